@@ -1,0 +1,51 @@
+"""Shoal: many environments, moving as one."""
+
+from __future__ import annotations
+
+from shoal._version import __version__
+from shoal.vector.errors import (
+    AlreadyPending,
+    BackendUnavailable,
+    Closed,
+    ConfigurationError,
+    EnvContractError,
+    EnvError,
+    InvalidAction,
+    NothingPending,
+    ProtocolError,
+    ResetNeeded,
+    ShoalError,
+    SpacesDiffer,
+    StateError,
+    WaitTimeout,
+    WorkerDied,
+    WorkerError,
+    WorkerTimeout,
+)
+from shoal.vector.making import make, register_with_gymnasium
+from shoal.vector.parallel_env import ParallelEnv
+
+__all__ = [
+    "AlreadyPending",
+    "BackendUnavailable",
+    "Closed",
+    "ConfigurationError",
+    "EnvContractError",
+    "EnvError",
+    "InvalidAction",
+    "NothingPending",
+    "ParallelEnv",
+    "ProtocolError",
+    "ResetNeeded",
+    "ShoalError",
+    "SpacesDiffer",
+    "StateError",
+    "WaitTimeout",
+    "WorkerDied",
+    "WorkerError",
+    "WorkerTimeout",
+    "__version__",
+    "make",
+]
+
+register_with_gymnasium()

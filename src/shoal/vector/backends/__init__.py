@@ -1,0 +1,45 @@
+"""How commands travel: one module per way, all behind one small protocol."""
+
+from __future__ import annotations
+
+import os
+
+from shoal.vector.backends.base import START_METHODS, Backend, Recipe, StartMethod, default_start_method
+from shoal.vector.backends.serial import SerialBackend
+from shoal.vector.backends.threads import ThreadsBackend
+from shoal.vector.errors import BackendUnavailable
+
+BACKENDS = ("serial", "threads", "pipes", "shm")
+PROCESS_BACKENDS = ("pipes", "shm")
+
+__all__ = [
+    "BACKENDS",
+    "PROCESS_BACKENDS",
+    "START_METHODS",
+    "Backend",
+    "Recipe",
+    "StartMethod",
+    "default_start_method",
+    "make_backend",
+    "processes_unavailable",
+]
+
+
+def processes_unavailable() -> str:
+    """Why this system cannot run worker processes; empty if it can."""
+    return "" if os.name == "posix" else "worker processes need a POSIX system (Linux or macOS)"
+
+
+def make_backend(name: str, recipes: list[Recipe], start_method: StartMethod) -> Backend:
+    """The backend of that name."""
+    if name == "serial":
+        return SerialBackend(recipes)
+    if name == "threads":
+        return ThreadsBackend(recipes)
+    if reason := processes_unavailable():
+        raise BackendUnavailable(f'backend="{name}" cannot run here: {reason}. Use "serial" or "threads".')
+    # Imported here because it needs modules that only POSIX systems have.
+    from shoal.vector.backends.processes import PipesBackend, SharedMemoryBackend
+
+    kind = PipesBackend if name == "pipes" else SharedMemoryBackend
+    return kind(recipes, start_method)

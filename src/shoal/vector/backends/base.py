@@ -1,0 +1,61 @@
+"""What a backend is: a way for commands to reach runners and for their replies to come back.
+
+A backend is small on purpose. It knows nothing of episodes, spaces or infos; it starts runners, hands them commands, and
+says what came back and who died. Everything friendly lives above it, once.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol
+
+from shoal.vector.layout import Arena
+from shoal.vector.messages import Attachment, Command, EnvFn, Event
+
+StartMethod = Literal["spawn", "forkserver", "fork"]
+START_METHODS: tuple[StartMethod, ...] = ("spawn", "forkserver", "fork")
+
+
+def default_start_method() -> StartMethod:
+    """``forkserver``, except on macOS, whose system libraries do not survive being forked."""
+    return "spawn" if sys.platform == "darwin" else "forkserver"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What one runner is responsible for."""
+
+    rows: range
+    env_fns: list[EnvFn]
+
+
+class Backend(Protocol):
+    """Commands out, replies and deaths in."""
+
+    name: ClassVar[str]
+    in_process: ClassVar[bool]
+    """Whether the environments live in the caller's process, so that they can be touched, and cannot be ended."""
+
+    num_workers: int
+
+    def start(self) -> None:
+        """Start the runners. Nothing is constructed yet."""
+
+    def attach(self, attachment: Attachment, sequence: int) -> Arena:
+        """Allocate the arena, post ``ATTACH`` to every runner, and return the caller's view of it."""
+
+    def post(self, worker: int, command: Command) -> None:
+        """Hand a command to a runner. Returns at once."""
+
+    def poll(self, timeout: float | None) -> list[Event]:
+        """Wait until something happened, or ``timeout`` seconds; ``None`` waits for ever."""
+
+    def progress(self, worker: int) -> int | None:
+        """The environment this runner is working on right now, where that can be told."""
+
+    def kill(self, worker: int) -> None:
+        """End a runner at once, where that is possible."""
+
+    def close(self, grace: float) -> None:
+        """Close all environments and end all runners, within about ``grace`` seconds. May be called twice."""

@@ -1,0 +1,206 @@
+"""A message over a socket: a fixed header, then a pickled part, then raw bytes.
+
+::
+
+    magic  generation  sequence  kind  pickled length  raw length  │ pickled ... │ raw ...
+    u32    u32         u64       u32   u32             u64
+
+The pickled part holds what has no fixed size (infos, loose values, exceptions) and is empty on an ordinary step. The raw
+part is used by ``pipes`` alone: the rows of the arena. A reply belongs to the command with its generation and sequence
+number; any other is dropped.
+
+``Channel`` is the caller's end and never blocks: what the socket does not take waits in an outbox, so that the two sides
+can never both be waiting for the other to read. ``WorkerChannel`` is the worker's end and does block.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections import deque
+from typing import NamedTuple
+
+from shoal.vector.errors import ProtocolError
+
+HEADER = struct.Struct("<IIQIIQ")
+MAGIC = int.from_bytes(b"shoa", "little")
+MAX_PICKLED = 256 * 2**20
+UNLIMITED = 2**63
+RECEIVE = 2**16
+
+
+class Frame(NamedTuple):
+    """One message."""
+
+    generation: int
+    sequence: int
+    kind: int
+    pickled: memoryview
+    raw: memoryview
+
+
+_NOTHING = memoryview(b"")
+
+
+def parse_header(data: memoryview, max_pickled: int, max_raw: int) -> tuple[int, int, int, int, int]:
+    """Generation, sequence, kind and the two lengths; refuses what is not ours or too large to be."""
+    magic, generation, sequence, kind, pickled, raw = HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise ProtocolError(f"a worker sent bytes that are not a message: {bytes(data[:16])!r}")
+    if pickled > max_pickled or raw > max_raw:
+        raise ProtocolError(
+            f"a worker announced a message of {pickled + raw:,} bytes; infos and other data without a fixed size may "
+            f"have {max_pickled:,} bytes for each worker and step"
+        )
+    return generation, sequence, kind, pickled, raw
+
+
+class Channel:
+    """The caller's end. ``max_raw`` is the largest raw part that makes sense."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self.socket = sock
+        self.max_raw = 0
+        self._outbox: deque[memoryview] = deque()
+        self._partial = bytearray()
+        self._body: memoryview | None = None
+        self._body_filled = 0
+        self._header: tuple[int, int, int, int, int] | None = None
+
+    def send(
+        self, generation: int, sequence: int, kind: int, pickled: bytes = b"", raw: list[memoryview] | None = None
+    ) -> bool:
+        """Send, or keep for later; returns whether everything is on its way."""
+        raw = raw or []
+        header = HEADER.pack(MAGIC, generation, sequence, kind, len(pickled), sum(map(len, raw)))
+        if not pickled and not raw and not self._outbox:
+            try:
+                if self.socket.send(header) == HEADER.size:
+                    return True
+            except (BlockingIOError, BrokenPipeError, ConnectionResetError):
+                pass
+        # The arena may change before the socket takes it, so raw parts are copied once they have to wait.
+        self._outbox.extend([memoryview(header + pickled), *(memoryview(bytes(part)) for part in raw)])
+        return self.flush()
+
+    def flush(self) -> bool:
+        """Send what is in the outbox, as far as the socket takes it; returns whether it is empty now."""
+        while self._outbox:
+            try:
+                sent = self.socket.sendmsg([*self._outbox][:64])
+            except BlockingIOError:
+                return False
+            except (BrokenPipeError, ConnectionResetError):
+                self._outbox.clear()  # the death of the other side is noticed by who watches the processes
+                return True
+            while sent:
+                if sent < len(self._outbox[0]):
+                    self._outbox[0] = self._outbox[0][sent:]
+                    break
+                sent -= len(self._outbox.popleft())
+            while self._outbox and not len(self._outbox[0]):
+                self._outbox.popleft()
+        return True
+
+    def receive(self) -> tuple[list[Frame], bool]:
+        """All complete messages that are there, and whether the other side has closed."""
+        frames: list[Frame] = []
+        while True:
+            try:
+                if self._body is not None:
+                    count = self.socket.recv_into(self._body[self._body_filled :])
+                    self._body_filled += count
+                    data = b""
+                else:
+                    data = self.socket.recv(RECEIVE)
+                    count = len(data)
+            except BlockingIOError:
+                return frames, False
+            except ConnectionResetError:
+                return frames, True
+            if count == 0:
+                return frames, True
+            if self._body is not None:
+                if self._body_filled == len(self._body):
+                    frames.append(self._complete(self._body))
+                continue
+            self._split(data, frames)
+            if len(data) < RECEIVE and self._body is None:
+                # The socket was emptied: asking once more would only cost a call.
+                return frames, False
+
+    def _split(self, data: bytes, frames: list[Frame]) -> None:
+        self._partial += data
+        view = memoryview(bytes(self._partial)) if len(self._partial) != len(data) else memoryview(data)
+        offset = 0
+        while len(view) - offset >= HEADER.size:
+            self._header = parse_header(view[offset:], MAX_PICKLED, self.max_raw)
+            offset += HEADER.size
+            size = self._header[3] + self._header[4]
+            if len(view) - offset < size:
+                body = bytearray(size)
+                self._body, self._body_filled = memoryview(body), len(view) - offset
+                self._body[: self._body_filled] = view[offset:]
+                offset = len(view)
+                break
+            frames.append(self._complete(view[offset : offset + size]))
+            offset += size
+        self._partial = bytearray(view[offset:])
+
+    def _complete(self, body: memoryview) -> Frame:
+        assert self._header is not None
+        generation, sequence, kind, pickled, _ = self._header
+        self._header = self._body = None
+        return Frame(generation, sequence, kind, body[:pickled], body[pickled:])
+
+
+class WorkerChannel:
+    """The worker's end. Any thread may send; one thread receives."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(True)
+        self.socket = sock
+        self._sending = threading.Lock()
+
+    def send(
+        self, generation: int, sequence: int, kind: int, pickled: bytes = b"", raw: list[memoryview] | None = None
+    ) -> None:
+        """Send, and wait until it is on its way."""
+        raw = raw or []
+        header = HEADER.pack(MAGIC, generation, sequence, kind, len(pickled), sum(map(len, raw)))
+        with self._sending:
+            self.socket.sendall(header + pickled if pickled else header)
+            for part in raw:
+                self.socket.sendall(part)
+
+    def receive(self) -> Frame | None:
+        """The next message, or ``None`` when the caller is gone."""
+        head = self._exactly(HEADER.size)
+        if head is None:
+            return None
+        generation, sequence, kind, pickled, raw = parse_header(head, UNLIMITED, UNLIMITED)
+        body = self._exactly(pickled + raw) if pickled + raw else _NOTHING
+        if body is None:
+            return None
+        return Frame(generation, sequence, kind, body[:pickled], body[pickled:])
+
+    def _exactly(self, size: int) -> memoryview | None:
+        try:
+            data = self.socket.recv(size)
+            if len(data) == size:
+                return memoryview(data)
+            if not data:
+                return None
+            whole = memoryview(bytearray(size))
+            whole[: len(data)] = data
+            filled = len(data)
+            while filled < size:
+                count = self.socket.recv_into(whole[filled:])
+                if count == 0:
+                    return None
+                filled += count
+        except ConnectionResetError:
+            return None
+        return whole

@@ -1,0 +1,289 @@
+"""``pipes`` and ``shm``: the environments in worker processes.
+
+The two differ in one thing, where the arena lies. ``shm`` shares it, so that a step's message is only a header in each
+direction. ``pipes`` gives each side an arena of its own, and the rows travel behind the header.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import socket
+import time
+from typing import ClassVar
+
+import cloudpickle
+from gymnasium.envs.registration import EnvSpec, registry
+
+from shoal.vector.backends.base import Recipe, StartMethod
+from shoal.vector.backends.channel import Channel, Frame
+from shoal.vector.backends.fork_guard import disown, own
+from shoal.vector.backends.launch import Launcher, Process, make_launcher
+from shoal.vector.backends.remote_log import LogSettings, handle_record
+from shoal.vector.backends.serial import private_arena
+from shoal.vector.backends.shared_buffer import SharedBuffer
+from shoal.vector.backends.waiting import Waiter, make_waiter
+from shoal.vector.backends.worker import BOARD_STRIDE, LOG, Briefing, Post
+from shoal.vector.errors import ConfigurationError, ProtocolError
+from shoal.vector.failures import Failure
+from shoal.vector.layout import Arena, Layout, pack, packed_nbytes, unpack
+from shoal.vector.messages import Attachment, Command, Death, Event, Op, Outcome, Reply
+
+logger = logging.getLogger(__name__)
+
+
+class _Member:
+    """One worker as the caller sees it."""
+
+    def __init__(self, recipe: Recipe, briefing: bytes) -> None:
+        self.recipe = recipe
+        self.briefing = briefing
+        self.channel: Channel
+        self.process: Process
+        self.generation = 0
+        self.awaited: Command | None = None
+        """The command that has no reply yet."""
+        self.dead = False
+
+
+class ProcessBackend:
+    """What ``pipes`` and ``shm`` have in common."""
+
+    name: ClassVar[str] = "processes"
+    in_process: ClassVar[bool] = False
+    shares_arena: ClassVar[bool]
+
+    def __init__(self, recipes: list[Recipe], start_method: StartMethod) -> None:
+        self.num_workers = len(recipes)
+        self.start_method = start_method
+        self._members = [_Member(recipe, _brief(recipe)) for recipe in recipes]
+        self._launcher: Launcher | None = None
+        self._waiter: Waiter | None = None
+        self._board = SharedBuffer("shoal-board")
+        self._progress = memoryview(self._board.allocate(self.num_workers * BOARD_STRIDE * 8)).cast("q")
+        self._shared = SharedBuffer("shoal-arena") if self.shares_arena else None
+        self._arena: Arena | None = None
+        self.dropped_replies = 0
+
+    def start(self) -> None:
+        """Start all workers. They construct in parallel once they are told to."""
+        self._waiter = make_waiter()
+        self._launcher = make_launcher(self.start_method)
+        for worker in range(self.num_workers):
+            self._launch(worker)
+
+    def _launch(self, worker: int) -> None:
+        assert self._launcher is not None
+        assert self._waiter is not None
+        member = self._members[worker]
+        ours, theirs = socket.socketpair()
+        own(ours.fileno())
+        with theirs:
+            post = Post(
+                worker=worker,
+                generation=member.generation,
+                channel_fd=theirs.fileno(),
+                board_fd=self._board.fd,
+                arena_fd=self._shared.fd if self._shared is not None else -1,
+            )
+            member.channel = Channel(ours)
+            member.process = self._launcher.launch(post)
+        self._waiter.watch(worker, ours.fileno(), member.process.sentinel)
+        logger.debug(
+            "worker %d is process %d (%s, %s): environments %d to %d",
+            worker, member.process.pid, self.name, self.start_method,
+            member.recipe.rows.start, member.recipe.rows.stop - 1,
+        )  # fmt: skip
+
+    def attach(self, attachment: Attachment, sequence: int) -> Arena:
+        """Allocate the arena and tell every worker."""
+        if self._shared is not None:
+            layout = Layout.of(attachment.observation_space, attachment.action_space, attachment.num_envs)
+            self._arena = Arena(layout, self._shared.allocate(layout.nbytes))
+        else:
+            self._arena = private_arena(attachment)
+            for member in self._members:
+                member.channel.max_raw = packed_nbytes(self._arena.results, member.recipe.rows)
+        for worker in range(self.num_workers):
+            self.post(worker, Command(sequence, Op.ATTACH, attachment))
+        return self._arena
+
+    def post(self, worker: int, command: Command) -> None:
+        """Send a command. What the socket does not take at once is sent while polling."""
+        assert self._waiter is not None
+        member = self._members[worker]
+        member.awaited = command
+        payload, raw = command.payload, None
+        if command.op is Op.CONSTRUCT:
+            pickled = member.briefing
+        else:
+            pickled = b"" if payload is None else cloudpickle.dumps(payload, protocol=5)
+        if command.op is Op.STEP and self._shared is None:
+            assert self._arena is not None
+            raw = pack(self._arena.actions, payload.rows if payload else member.recipe.rows)
+        if not member.channel.send(member.generation, command.sequence, command.op, pickled, raw):
+            self._waiter.watch_for_room(worker, member.channel.socket.fileno(), True)
+
+    def poll(self, timeout: float | None) -> list[Event]:
+        """Wait, then take everything that is there: first what workers sent, then who died."""
+        assert self._waiter is not None
+        events: list[Event] = []
+        for worker in self._waiter.wait(timeout):
+            member = self._members[worker]
+            if member.dead:
+                continue
+            if not member.channel.flush():
+                pass
+            elif self._waiter.wants_room(worker):
+                self._waiter.watch_for_room(worker, member.channel.socket.fileno(), False)
+            frames, closed = member.channel.receive()
+            for frame in frames:
+                self._take(worker, member, frame, events)
+            if closed or member.process.check():
+                self._bury(worker, member, events)
+        return events
+
+    def _take(self, worker: int, member: _Member, frame: Frame, events: list[Event]) -> None:
+        if frame.kind == LOG:
+            handle_record(frame.pickled)
+            return
+        command = member.awaited
+        if command is None or (frame.generation, frame.sequence) != (member.generation, command.sequence):
+            self.dropped_replies += 1
+            return
+        member.awaited = None
+        if frame.raw:
+            assert self._arena is not None
+            unpack(self._arena.results, member.recipe.rows, frame.raw)
+        outcome = _unpickled(frame, command, member) if frame.pickled else Outcome.empty()
+        events.append(Reply(worker, frame.sequence, outcome))
+
+    def _bury(self, worker: int, member: _Member, events: list[Event]) -> None:
+        assert self._waiter is not None
+        # The socket of a process that ends closes a moment before the process is gone.
+        if not member.process.wait(time.monotonic() + 1.0):
+            member.process.kill()
+            member.process.wait(time.monotonic() + 1.0)
+        frames, _ = member.channel.receive()
+        for frame in frames:
+            self._take(worker, member, frame, events)
+        member.dead = True
+        self._waiter.forget(worker)
+        events.append(Death(worker, member.process.pid, member.process.exit_code))
+
+    def progress(self, worker: int) -> int | None:
+        """The environment this worker is, or was when it died, working on."""
+        row = self._progress[worker * BOARD_STRIDE]
+        return row - 1 if row else None
+
+    def pid(self, worker: int) -> int:
+        """The worker's process."""
+        return self._members[worker].process.pid
+
+    def kill(self, worker: int) -> None:
+        """End a worker and whatever it has started."""
+        self._members[worker].process.kill()
+
+    def close(self, grace: float) -> None:
+        """Ask, wait, then insist."""
+        if self._waiter is None:
+            self._release()
+            return
+        started = [worker for worker, member in enumerate(self._members) if hasattr(member, "process")]
+        if grace > 0:
+            for worker in started:
+                if not self._members[worker].dead:
+                    self.post(worker, Command(0, Op.CLOSE))
+        deadline = time.monotonic() + grace
+        while time.monotonic() < deadline and not all(self._members[worker].dead for worker in started):
+            try:
+                self.poll(min(0.1, max(0.0, deadline - time.monotonic())))
+            except ProtocolError:
+                break
+        for worker in started:
+            member = self._members[worker]
+            if not member.dead and grace > 0:
+                logger.warning(
+                    "worker %d (pid %d) did not end within %.1f s of close(): it was busy with environment %s; it is killed",
+                    worker, member.process.pid, grace, self.progress(worker),
+                )  # fmt: skip
+            member.process.kill()  # also what its environments have started
+            member.process.wait(time.monotonic() + 2.0)
+        self._release()
+
+    def _release(self) -> None:
+        for member in self._members:
+            if hasattr(member, "process"):
+                member.process.forget()
+            if hasattr(member, "channel"):
+                disown(member.channel.socket.fileno())
+                member.channel.socket.close()
+        if self._launcher is not None:
+            self._launcher.close()
+            self._launcher = None
+        if self._waiter is not None:
+            self._waiter.close()
+            self._waiter = None
+        for buffer in (self._board, self._shared):
+            if buffer is not None:
+                buffer.close()
+        self._arena = None
+        self._members.clear()
+
+
+class PipesBackend(ProcessBackend):
+    """Each side has an arena of its own; rows travel through the socket."""
+
+    name: ClassVar[str] = "pipes"
+    shares_arena: ClassVar[bool] = False
+
+
+class SharedMemoryBackend(ProcessBackend):
+    """All sides see the same arena."""
+
+    name: ClassVar[str] = "shm"
+    shares_arena: ClassVar[bool] = True
+
+
+def _brief(recipe: Recipe) -> bytes:
+    """Everything a worker is told first, as bytes; fails here, before anything is started."""
+    try:
+        data: bytes = cloudpickle.dumps(
+            Briefing(recipe, LogSettings.of_this_process(), _own_registrations()), protocol=5
+        )
+    except Exception as error:
+        for row, env_fn in zip(recipe.rows, recipe.env_fns, strict=True):
+            try:
+                cloudpickle.dumps(env_fn)
+            except Exception as cause:
+                raise ConfigurationError(
+                    f"the factory of environment {row} ({env_fn!r}) cannot be sent to a worker process: "
+                    f"{type(cause).__name__}: {cause}. Create what it refers to inside the factory, "
+                    'or use backend="serial" or "threads".'
+                ) from cause
+        raise ConfigurationError(f"the environments cannot be sent to a worker process: {error}") from error
+    return data
+
+
+def _own_registrations() -> list[EnvSpec]:
+    """Environments that were registered by others than Gymnasium itself, as far as they can be sent."""
+    specs = []
+    for spec in registry.values():
+        if isinstance(spec.entry_point, str) and spec.entry_point.startswith("gymnasium."):
+            continue
+        try:
+            cloudpickle.dumps(spec)
+        except Exception:
+            continue  # whoever uses it will be told that it is not registered
+        specs.append(spec)
+    return specs
+
+
+def _unpickled(frame: Frame, command: Command, member: _Member) -> Outcome:
+    try:
+        outcome: Outcome = pickle.loads(frame.pickled)
+    except Exception as error:
+        # The worker could pickle it, but this process cannot read it: a class that only the worker can import.
+        failure = Failure.of(error, env_index=member.recipe.rows.start, phase=command.op.label)
+        return Outcome([], [], [failure], [])
+    return outcome

@@ -1,0 +1,78 @@
+"""``serial``: the environments in the caller's own thread, one after the other.
+
+Nothing runs until it is waited for: ``post`` puts a command into a queue and ``poll`` carries it out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import ClassVar
+
+import numpy as np
+
+from shoal.vector.backends.base import Recipe
+from shoal.vector.layout import Arena, Layout
+from shoal.vector.messages import Attachment, Command, Event, Op, Outcome, Reply
+from shoal.vector.runner import Runner
+
+
+def private_arena(attachment: Attachment) -> Arena:
+    """An arena in ordinary memory."""
+    layout = Layout.of(attachment.observation_space, attachment.action_space, attachment.num_envs)
+    return Arena(layout, np.zeros(layout.nbytes, dtype=np.uint8))
+
+
+class SerialBackend:
+    """One runner, called directly."""
+
+    name: ClassVar[str] = "serial"
+    in_process: ClassVar[bool] = True
+
+    def __init__(self, recipes: list[Recipe]) -> None:
+        self.num_workers = len(recipes)
+        self._progress = [[0] for _ in recipes]
+        self.runners = [
+            Runner(recipe.rows, recipe.env_fns, progress, in_process=True)
+            for recipe, progress in zip(recipes, self._progress, strict=True)
+        ]
+        self._posted: deque[tuple[int, Command]] = deque()
+
+    def start(self) -> None:
+        """Nothing to start."""
+
+    def attach(self, attachment: Attachment, sequence: int) -> Arena:
+        """Give every runner the same arena."""
+        arena = private_arena(attachment)
+        for runner in self.runners:
+            runner.attach(attachment, arena)
+        self._posted.extend((worker, Command(sequence, Op.ATTACH)) for worker in range(self.num_workers))
+        return arena
+
+    def post(self, worker: int, command: Command) -> None:
+        """Remember the command until the next poll."""
+        self._posted.append((worker, command))
+
+    def poll(self, timeout: float | None) -> list[Event]:
+        """Carry out the next command."""
+        if not self._posted:
+            return []
+        worker, command = self._posted.popleft()
+        outcome = Outcome.empty() if command.op is Op.ATTACH else self.runners[worker].execute(command)
+        return [Reply(worker, command.sequence, outcome)]
+
+    def perform(self, command: Command) -> Outcome:
+        """Carry out a command now, without the queue."""
+        return self.runners[0].execute(command)
+
+    def progress(self, worker: int) -> int | None:
+        """The environment this runner is working on right now."""
+        return self._progress[worker][0] - 1 if self._progress[worker][0] else None
+
+    def kill(self, worker: int) -> None:
+        """Impossible in the caller's own thread."""
+
+    def close(self, grace: float) -> None:
+        """Close all environments."""
+        self._posted.clear()
+        for runner in self.runners:
+            runner.slice.close()

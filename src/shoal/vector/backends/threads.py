@@ -1,0 +1,103 @@
+"""``threads``: the environments in threads of the caller's process.
+
+Worth it where a step waits or computes outside Python's lock. Each runner has a thread and a queue of its own; all of
+them answer into one queue::
+
+    post ──▶ commands[i] ──▶ thread i: runner.execute ──▶ answers ──▶ poll
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from queue import Empty, SimpleQueue
+from typing import ClassVar
+
+from shoal.vector.backends.base import Recipe
+from shoal.vector.backends.serial import private_arena
+from shoal.vector.layout import Arena
+from shoal.vector.messages import Attachment, Command, Event, Op, Outcome, Reply
+from shoal.vector.runner import Runner
+
+logger = logging.getLogger(__name__)
+
+
+class ThreadsBackend:
+    """One thread for each runner."""
+
+    name: ClassVar[str] = "threads"
+    in_process: ClassVar[bool] = True
+
+    def __init__(self, recipes: list[Recipe]) -> None:
+        self.num_workers = len(recipes)
+        self._progress = [[0] for _ in recipes]
+        self.runners = [
+            Runner(recipe.rows, recipe.env_fns, progress, in_process=True)
+            for recipe, progress in zip(recipes, self._progress, strict=True)
+        ]
+        self._commands: list[SimpleQueue[Command]] = [SimpleQueue() for _ in recipes]
+        self._answers: SimpleQueue[Event] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Start the threads. They are daemons, so that one stuck in an environment cannot keep the program from ending."""
+        for worker, (runner, commands) in enumerate(zip(self.runners, self._commands, strict=True)):
+            thread = threading.Thread(
+                target=_serve, args=(worker, runner, commands, self._answers), name=f"shoal-{worker}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    def attach(self, attachment: Attachment, sequence: int) -> Arena:
+        """Give every runner the same arena."""
+        arena = private_arena(attachment)
+        for worker, runner in enumerate(self.runners):
+            runner.attach(attachment, arena)
+            self.post(worker, Command(sequence, Op.ATTACH))
+        return arena
+
+    def post(self, worker: int, command: Command) -> None:
+        """Hand a command to a thread."""
+        self._commands[worker].put(command)
+
+    def poll(self, timeout: float | None) -> list[Event]:
+        """Wait for an answer, then take all that are there."""
+        try:
+            events = [self._answers.get(timeout=timeout)]
+        except Empty:
+            return []
+        while not self._answers.empty():
+            events.append(self._answers.get())
+        return events
+
+    def progress(self, worker: int) -> int | None:
+        """The environment this runner is working on right now."""
+        return self._progress[worker][0] - 1 if self._progress[worker][0] else None
+
+    def kill(self, worker: int) -> None:
+        """Impossible: Python cannot end a thread."""
+
+    def close(self, grace: float) -> None:
+        """Let each thread close its environments. One that does not come back in time is left behind, and said."""
+        deadline = time.monotonic() + grace
+        for commands in self._commands:
+            commands.put(Command(0, Op.CLOSE))
+        for worker, thread in enumerate(self._threads):
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                logger.warning(
+                    "environment %s did not return within %.1f s of close(); its thread cannot be ended and is left behind",
+                    self.progress(worker),
+                    grace,
+                )
+        self._threads.clear()
+
+
+def _serve(worker: int, runner: Runner, commands: SimpleQueue[Command], answers: SimpleQueue[Event]) -> None:
+    while True:
+        command = commands.get()
+        outcome = Outcome.empty() if command.op is Op.ATTACH else runner.execute(command)
+        answers.put(Reply(worker, command.sequence, outcome))
+        if command.op is Op.CLOSE:
+            return

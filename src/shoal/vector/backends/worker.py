@@ -1,0 +1,226 @@
+"""A worker process: a runner at the end of a socket.
+
+::
+
+    caller                                worker process
+    ──────                                ──────────────
+    Channel ◀──── socketpair ────▶ WorkerChannel ── Runner ── environments
+       │                                                │
+       └───────────── arena (shm only) ─────────────────┘
+    board  ◀──── which environment is being worked on ──┘
+
+It receives one command at a time, runs it and replies. When the socket closes, it closes its environments and ends.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import pickle
+import signal
+import socket
+import sys
+import traceback
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import cloudpickle
+from gymnasium import register
+from gymnasium.envs.registration import EnvSpec, registry
+
+from shoal.vector.backends.base import Recipe
+from shoal.vector.backends.channel import MAX_PICKLED, Frame, WorkerChannel
+from shoal.vector.backends.remote_log import LogSettings, forward_logs
+from shoal.vector.backends.serial import private_arena
+from shoal.vector.backends.shared_buffer import map_shared
+from shoal.vector.failures import Failure
+from shoal.vector.layout import Arena, Layout, pack, unpack
+from shoal.vector.messages import Attachment, Command, Op, Outcome
+from shoal.vector.observations import ContractViolation
+from shoal.vector.runner import Runner
+
+logger = logging.getLogger(__name__)
+
+REPLY = 100
+LOG = 101
+BOARD_STRIDE = 8  # numbers per worker on the board: a cache line
+
+
+@dataclass(frozen=True)
+class Post:
+    """Where a worker sits: the descriptors it inherits and its number."""
+
+    worker: int
+    generation: int
+    channel_fd: int
+    board_fd: int
+    arena_fd: int
+    """-1 where the arena is not shared."""
+
+
+@dataclass(frozen=True)
+class Briefing:
+    """What the caller tells a worker first."""
+
+    recipe: Recipe
+    log_settings: LogSettings
+    specs: list[EnvSpec]
+    """Environments registered with Gymnasium in the caller, which this process may not know of."""
+
+
+def dumps(value: Any) -> bytes:
+    """Pickle for the caller: the fast way, or by value for what only this process can name."""
+    try:
+        return pickle.dumps(value, protocol=5)
+    except Exception:
+        data: bytes = cloudpickle.dumps(value, protocol=5)
+        return data
+
+
+def serve(post: Post) -> NoReturn:
+    """The whole life of a worker process."""
+    exit_code = 1
+    try:
+        _settle_in()
+        Worker(post, WorkerChannel(socket.socket(fileno=post.channel_fd))).run()
+        exit_code = 0
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # the caller is gone
+    except BaseException:
+        traceback.print_exc()  # a fault of ours; the caller learns that this process has ended
+    finally:
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Threads that an environment left behind must not keep the process.
+        os._exit(exit_code)
+
+
+def _settle_in() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's to judge
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    if not faulthandler.is_enabled():
+        faulthandler.enable()
+
+
+class Worker:
+    """Receives commands, has the runner run them, and replies."""
+
+    def __init__(self, post: Post, channel: WorkerChannel) -> None:
+        self._post = post
+        self._channel = channel
+        board = memoryview(map_shared(post.board_fd)).cast("B").cast("q")
+        self._progress = board[post.worker * BOARD_STRIDE : (post.worker + 1) * BOARD_STRIDE]
+        self._runner: Runner
+        self._arena: Arena
+
+    def run(self) -> None:
+        """Until the caller closes the socket or says so."""
+        while (frame := self._channel.receive()) is not None:
+            if frame.kind == Op.CLOSE:
+                break
+            outcome = self._carry_out(frame)
+            self._reply(frame, outcome)
+        if hasattr(self, "_runner"):
+            self._runner.slice.close()
+
+    def _carry_out(self, frame: Frame) -> Outcome:
+        op = Op(frame.kind)
+        if op is Op.CONSTRUCT:
+            return self._construct(frame)
+        payload: Any = pickle.loads(frame.pickled) if frame.pickled else None
+        if op is Op.ATTACH:
+            self._attach(payload)
+            return Outcome.empty()
+        if op is Op.STEP and frame.raw:
+            unpack(self._arena.actions, payload.rows if payload else self._runner.rows, frame.raw)
+        return self._runner.execute(Command(frame.sequence, op, payload))
+
+    def _construct(self, frame: Frame) -> Outcome:
+        first = 0
+        try:
+            briefing: Briefing = pickle.loads(frame.pickled)
+            first = briefing.recipe.rows.start
+            forward_logs(briefing.log_settings, self._send_log)
+            for spec in briefing.specs:
+                if spec.id not in registry:
+                    register(**_registration(spec))
+        except BaseException as error:
+            # Unpickling imports the user's modules, so anything can be raised here.
+            return Outcome([], [], [Failure.of(error, env_index=first, phase="construct")], [])
+        recipe = briefing.recipe
+        logger.debug("worker %d (pid %d) makes environments %s", self._post.worker, os.getpid(), recipe.rows)
+        self._runner = Runner(recipe.rows, recipe.env_fns, self._progress, in_process=False)
+        return self._runner.execute(Command(frame.sequence, Op.CONSTRUCT))
+
+    def _attach(self, attachment: Attachment) -> None:
+        if self._post.arena_fd >= 0:
+            layout = Layout.of(attachment.observation_space, attachment.action_space, attachment.num_envs)
+            self._arena = Arena(layout, map_shared(self._post.arena_fd))
+        else:
+            self._arena = private_arena(attachment)
+        self._runner.attach(attachment, self._arena)
+
+    def _reply(self, frame: Frame, outcome: Outcome) -> None:
+        pickled = b"" if not any(outcome) else self._pickled(outcome, Op(frame.kind).label)
+        raw = []
+        if self._post.arena_fd < 0 and frame.kind in (Op.RESET, Op.STEP):
+            raw = pack(self._arena.results, self._runner.rows)
+        self._channel.send(self._post.generation, frame.sequence, REPLY, pickled, raw)
+
+    def _pickled(self, outcome: Outcome, phase: str) -> bytes:
+        try:
+            data = dumps(outcome)
+            if len(data) <= MAX_PICKLED:
+                return data
+            reason = f"is {len(data):,} bytes large, and a message may have {MAX_PICKLED:,}"
+        except Exception:
+            reason = ""
+        return dumps(_without_unsendable(outcome, phase, reason))
+
+    def _send_log(self, record: bytes) -> None:
+        self._channel.send(self._post.generation, 0, LOG, record)
+
+
+def _without_unsendable(outcome: Outcome, phase: str, reason: str) -> Outcome:
+    """The outcome with whatever cannot be sent turned into failures that name it."""
+    failures = list(outcome.failures)
+
+    def refuse(row: int, what: str, value: Any) -> bool:
+        why = reason or _why_unsendable(value)
+        if not why:
+            return False
+        error = ContractViolation(f"{what} cannot be sent to the caller's process: {why}")
+        failures.append(Failure.of(error, env_index=row, phase=phase))
+        return True
+
+    return Outcome(
+        infos=[entry for entry in outcome.infos if not refuse(entry[0], "its info", entry[1])],
+        loose=[entry for entry in outcome.loose if not refuse(entry[0], "its observation", entry[2])],
+        values=[entry for entry in outcome.values if not refuse(entry[0], "its result", entry[1])],
+        failures=failures,
+    )
+
+
+def _why_unsendable(value: Any, path: str = "") -> str:
+    """Why ``value`` cannot be pickled, naming the part of it that is to blame; empty if it can be."""
+    try:
+        dumps(value)
+    except Exception as error:
+        if isinstance(value, dict):
+            for key, part in value.items():
+                if why := _why_unsendable(part, f"{path}[{key!r}]"):
+                    return why
+        return f"{path or 'it'}: {type(error).__name__}: {error}"
+    return ""
+
+
+def _registration(spec: EnvSpec) -> dict[str, Any]:
+    names = (
+        "id", "entry_point", "reward_threshold", "nondeterministic", "max_episode_steps", "order_enforce",
+        "disable_env_checker", "additional_wrappers", "vector_entry_point", "kwargs",
+    )  # fmt: skip
+    return {name: getattr(spec, name) for name in names}

@@ -1,0 +1,195 @@
+"""Where each environment's data lies.
+
+A space is taken apart into its leaves. A leaf of fixed size (Box, Discrete, MultiDiscrete, MultiBinary) has a slot in the
+arena; a leaf of any other kind (Text, Sequence, Graph, OneOf, custom spaces) is *loose*: its values travel with the
+messages. Dict and Tuple only arrange their leaves, so a Dict of an image and a text has one of each.
+
+The arena holds, one after the other and each contiguous over all environments::
+
+    observation leaf 0   (num_envs, *shape)
+    observation leaf 1   ...
+    reward               (num_envs,) float64
+    terminated           (num_envs,) bool
+    truncated            (num_envs,) bool
+    action leaf 0        (num_envs, *shape)
+    ...
+
+The same arithmetic runs in the parent and in every worker, so only the spaces are sent, never the offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Buffer = Any  # whatever np.frombuffer takes: bytearray, mmap, memoryview
+Rows = range | list[int]
+"""Environments, by index. Those of one worker are a range; a subset is a list."""
+
+ALIGNMENT = 64  # a cache line, so that two fields never share one
+
+
+@dataclass(frozen=True, slots=True)
+class FixedLeaf:
+    """A part of a space with a slot in the arena."""
+
+    path: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    number: int
+    """Its place among the fixed leaves of its space."""
+
+
+@dataclass(frozen=True, slots=True)
+class LooseLeaf:
+    """A part of a space whose values have no fixed size."""
+
+    path: str
+    number: int
+    """Its place among the loose leaves of its space."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A Dict (with keys) or a Tuple (without) of further nodes."""
+
+    keys: tuple[Any, ...] | None
+    children: tuple[Node, ...]
+
+
+Node = FixedLeaf | LooseLeaf | Branch
+
+
+def take_apart(space: spaces.Space[Any], name: str) -> Node:
+    """Describe ``space`` as a tree of leaves; ``name`` begins the path that messages show."""
+    counters = {FixedLeaf: 0, LooseLeaf: 0}
+
+    def next_number(kind: type) -> int:
+        counters[kind] += 1
+        return counters[kind] - 1
+
+    def describe(space: spaces.Space[Any], path: str) -> Node:
+        if isinstance(space, spaces.Dict):
+            keys = tuple(space.spaces)
+            return Branch(keys, tuple(describe(space[key], f"{path}[{key!r}]") for key in keys))
+        if isinstance(space, spaces.Tuple):
+            parts = enumerate(space.spaces)
+            return Branch(None, tuple(describe(part, f"{path}[{i}]") for i, part in parts))
+        if isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+            # By way of its name: NumPy keeps one object per ordinary dtype, and comparing by identity is fast.
+            dtype, shape = np.dtype(np.dtype(space.dtype).str), space.shape
+            if not dtype.hasobject and shape is not None:
+                return FixedLeaf(path, dtype, tuple(shape), next_number(FixedLeaf))
+        return LooseLeaf(path, next_number(LooseLeaf))
+
+    return describe(space, name)
+
+
+def fixed_leaves(node: Node) -> Iterator[FixedLeaf]:
+    """The fixed leaves below ``node``, in order."""
+    if isinstance(node, FixedLeaf):
+        yield node
+    elif isinstance(node, Branch):
+        for child in node.children:
+            yield from fixed_leaves(child)
+
+
+def loose_leaves(node: Node) -> Iterator[LooseLeaf]:
+    """The loose leaves below ``node``, in order."""
+    if isinstance(node, LooseLeaf):
+        yield node
+    elif isinstance(node, Branch):
+        for child in node.children:
+            yield from loose_leaves(child)
+
+
+class Arena:
+    """A buffer seen as arrays: every environment's observation, reward, flags and action."""
+
+    observations: list[Array]
+    actions: list[Array]
+    reward: Array
+    terminated: Array
+    truncated: Array
+
+    def __init__(self, layout: Layout, buffer: Buffer) -> None:
+        arrays = iter(layout.views(buffer))
+        self.buffer = buffer
+        self.observations = [next(arrays) for _ in fixed_leaves(layout.observation)]
+        self.reward, self.terminated, self.truncated = next(arrays), next(arrays), next(arrays)
+        self.actions = [next(arrays) for _ in fixed_leaves(layout.action)]
+        self.results = [*self.observations, self.reward, self.terminated, self.truncated]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The fields of an arena for ``num_envs`` environments with these spaces."""
+
+    observation: Node
+    action: Node
+    num_envs: int
+
+    @classmethod
+    def of(cls, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], num_envs: int) -> Layout:
+        """The layout for environments that all have these two spaces."""
+        return cls(take_apart(observation_space, "observation"), take_apart(action_space, "action"), num_envs)
+
+    def _fields(self) -> list[tuple[np.dtype[Any], tuple[int, ...]]]:
+        flags = [np.dtype(np.float64), np.dtype(np.bool_), np.dtype(np.bool_)]
+        return [
+            *((leaf.dtype, leaf.shape) for leaf in fixed_leaves(self.observation)),
+            *((dtype, ()) for dtype in flags),
+            *((leaf.dtype, leaf.shape) for leaf in fixed_leaves(self.action)),
+        ]
+
+    def _placed(self) -> Iterator[tuple[int, np.dtype[Any], tuple[int, ...], int]]:
+        offset = 0
+        for dtype, shape in self._fields():
+            full = (self.num_envs, *shape)
+            size = dtype.itemsize * int(np.prod(full, dtype=np.int64))
+            yield offset, dtype, full, size
+            offset += -(-size // ALIGNMENT) * ALIGNMENT
+
+    @property
+    def nbytes(self) -> int:
+        """How large a buffer must be."""
+        return max(ALIGNMENT, sum(-(-size // ALIGNMENT) * ALIGNMENT for *_, size in self._placed()))
+
+    def views(self, buffer: Buffer) -> list[Array]:
+        """The arrays of all fields, in order, as views into ``buffer``."""
+        return [
+            np.frombuffer(buffer, dtype, count=size // dtype.itemsize, offset=offset).reshape(shape)
+            for offset, dtype, shape, size in self._placed()
+        ]
+
+
+def as_index(rows: Rows) -> slice | list[int]:
+    """``rows`` in the form that selects them from an array, as a view where that is possible."""
+    return slice(rows.start, rows.stop) if isinstance(rows, range) else rows
+
+
+def pack(arrays: Sequence[Array], rows: Rows) -> list[memoryview]:
+    """The bytes of these rows, array by array, ready for a gathering send. No copy where rows are a range."""
+    index = as_index(rows)
+    parts = (np.ascontiguousarray(array[index]) for array in arrays)
+    return [part.reshape(-1).view(np.uint8).data for part in parts if part.nbytes]
+
+
+def unpack(arrays: Sequence[Array], rows: Rows, data: memoryview) -> None:
+    """Write bytes made by :func:`pack` into these rows."""
+    index, offset = as_index(rows), 0
+    for array in arrays:
+        count = len(rows) * int(np.prod(array.shape[1:], dtype=np.int64))
+        values = np.frombuffer(data, array.dtype, count=count, offset=offset)
+        array[index] = values.reshape((len(rows), *array.shape[1:]))
+        offset += values.nbytes
+
+
+def packed_nbytes(arrays: Sequence[Array], rows: Rows) -> int:
+    """How many bytes :func:`pack` gives for these rows."""
+    return sum(len(rows) * array.dtype.itemsize * int(np.prod(array.shape[1:], dtype=np.int64)) for array in arrays)

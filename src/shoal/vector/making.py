@@ -1,0 +1,127 @@
+"""``shoal.make``: from a name, a factory or a list of factories to a :class:`ParallelEnv`."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AutoresetMode
+
+from shoal.vector.batching import ObservationMode
+from shoal.vector.errors import ConfigurationError
+from shoal.vector.messages import EnvFn
+from shoal.vector.parallel_env import ParallelEnv
+
+
+@dataclass(frozen=True)
+class RegisteredEnv:
+    """A factory for an environment that is registered with Gymnasium.
+
+    It carries the registration itself, so that it works in a process in which nobody has registered it.
+    """
+
+    spec: EnvSpec
+    keywords: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self) -> gymnasium.Env[Any, Any]:
+        """Make one."""
+        return gymnasium.make(self.spec, **self.keywords)
+
+
+def make(
+    env: str | EnvSpec | Callable[..., gymnasium.Env[Any, Any]] | Sequence[EnvFn],
+    num_envs: int | None = None,
+    *,
+    backend: str = "auto",
+    num_workers: int | None = None,
+    start_method: str | None = None,
+    autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+    observation_mode: ObservationMode = "same",
+    copy: bool = True,
+    step_timeout: float | None = None,
+    **env_kwargs: Any,
+) -> ParallelEnv:
+    """Make ``num_envs`` environments that run in parallel.
+
+    Args:
+        env: the id of an environment registered with Gymnasium (``"CartPole-v1"``, or ``"module:Env-v0"`` to import a
+            module first), its ``EnvSpec``, a callable that makes an environment, or a list of such callables.
+        num_envs: how many; a list has as many as it is long.
+        env_kwargs: further keywords go to the environment, as with ``gymnasium.make``.
+
+    The other arguments are those of :class:`ParallelEnv`.
+    """
+    _check_for_typos(env_kwargs)
+    env_fns, spec = _factories(env, num_envs, env_kwargs)
+    envs = ParallelEnv(
+        env_fns,
+        backend=backend,
+        num_workers=num_workers,
+        start_method=start_method,
+        autoreset_mode=autoreset_mode,
+        observation_mode=observation_mode,
+        copy=copy,
+        step_timeout=step_timeout,
+    )
+    envs.spec = spec
+    return envs
+
+
+def make_vec_entry_point(env_id: str, num_envs: int = 1, **keywords: Any) -> ParallelEnv:
+    """What ``gymnasium.make_vec("shoal/Parallel-v0", env_id=..., num_envs=...)`` calls."""
+    return make(env_id, num_envs, **keywords)
+
+
+def register_with_gymnasium() -> None:
+    """Let ``gymnasium.make_vec`` make Shoal's vector environments."""
+    if "shoal/Parallel-v0" not in gymnasium.registry:
+        gymnasium.register("shoal/Parallel-v0", vector_entry_point="shoal.vector.making:make_vec_entry_point")
+
+
+def _factories(env: Any, num_envs: int | None, keywords: dict[str, Any]) -> tuple[list[EnvFn], EnvSpec | None]:
+    if num_envs is not None and (isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1):
+        raise ConfigurationError(f"num_envs must be a whole number of at least 1, got {num_envs!r}")
+    if isinstance(env, str | EnvSpec):
+        spec = _find_spec(env) if isinstance(env, str) else env
+        return [RegisteredEnv(spec, keywords)] * (num_envs or 1), spec
+    if callable(env):
+        return [functools.partial(env, **keywords) if keywords else env] * (num_envs or 1), None
+    if isinstance(env, Sequence):
+        if num_envs is not None and num_envs != len(env):
+            raise ConfigurationError(f"num_envs={num_envs}, but the list has {len(env)} factories; leave num_envs out")
+        return [functools.partial(fn, **keywords) if keywords else fn for fn in env], None
+    raise ConfigurationError(
+        "env must be the id of a registered environment, a callable that makes one, or a list of such callables, "
+        f"got {env!r}"
+    )
+
+
+def _find_spec(env_id: str) -> EnvSpec:
+    module, _, name = env_id.rpartition(":")
+    if module:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                f"{env_id!r} asks for the module {module!r}, which cannot be imported: {error}"
+            ) from error
+    return gymnasium.spec(name)
+
+
+def _check_for_typos(keywords: dict[str, Any]) -> None:
+    ours = [
+        name for name, parameter in inspect.signature(make).parameters.items() if parameter.kind.name != "VAR_KEYWORD"
+    ]
+    for name in keywords:
+        if near := difflib.get_close_matches(name, ours, n=1, cutoff=0.85):
+            raise ConfigurationError(
+                f"make() has no keyword {name!r}: did you mean {near[0]!r}? "
+                "(If it is meant for the environment, pass a factory instead of an id.)"
+            )

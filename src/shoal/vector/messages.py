@@ -1,0 +1,137 @@
+"""What travels between the pool and its runners.
+
+A command asks a runner for something; an outcome is what it answers. In-process backends pass these objects as they are;
+process backends send them as messages. Observations, rewards, flags and actions of fixed size are in neither: they are in
+the arena.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import gymnasium
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+
+from shoal.vector.failures import Failure
+from shoal.vector.infos import EnvInfos
+from shoal.vector.layout import Rows
+from shoal.vector.observations import LooseValues
+
+EnvFn = Callable[[], gymnasium.Env[Any, Any]]
+
+
+class Op(IntEnum):
+    """What a command asks for."""
+
+    CONSTRUCT = 1
+    ATTACH = 2
+    RESET = 3
+    STEP = 4
+    CALL = 5
+    SET_ATTR = 6
+    CLOSE = 7
+
+    @property
+    def label(self) -> str:
+        """Its name in messages and errors."""
+        return self.name.lower()
+
+
+class Task(NamedTuple):
+    """One environment's explicit reset."""
+
+    env_index: int
+    seed: int | None
+    options: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """Everything from which a runner computes where data lies."""
+
+    observation_space: spaces.Space[Any]
+    action_space: spaces.Space[Any]
+    num_envs: int
+    autoreset_mode: AutoresetMode
+
+
+class Call(NamedTuple):
+    """A method to call, or an attribute to read, on some environments."""
+
+    rows: Rows
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Assignment(NamedTuple):
+    """An attribute to set, with one value per environment."""
+
+    rows: Rows
+    name: str
+    values: list[Any]
+
+
+class Steps(NamedTuple):
+    """Environments to step, with those parts of their actions that are not in the arena."""
+
+    rows: Rows
+    loose: LooseValues
+
+
+class Command(NamedTuple):
+    """One request to one runner. The type of ``payload`` follows from ``op``."""
+
+    sequence: int
+    op: Op
+    payload: Any = None
+
+
+class Outcome(NamedTuple):
+    """What a command brought about, apart from what is in the arena. The lists are filled while it runs."""
+
+    infos: EnvInfos
+    loose: LooseValues
+    failures: list[Failure]
+    values: list[tuple[int, Any]]
+    """Results of calls, or what a construction found: (environment, value)."""
+
+    @classmethod
+    def empty(cls) -> Outcome:
+        """One with nothing in it yet."""
+        return cls([], [], [], [])
+
+
+class Census(NamedTuple):
+    """What a runner says of one environment after making it."""
+
+    observation_space: spaces.Space[Any]
+    action_space: spaces.Space[Any]
+    metadata: dict[str, Any]
+    render_mode: str | None
+    was_reset: bool
+    """Whether its factory had already reset it, so that it may be stepped at once."""
+
+
+class Reply(NamedTuple):
+    """A runner has finished a command."""
+
+    worker: int
+    sequence: int
+    outcome: Outcome
+
+
+class Death(NamedTuple):
+    """A worker process is gone."""
+
+    worker: int
+    pid: int
+    exit_code: int | None
+    """As :class:`subprocess.Popen` gives it: negative for a signal. ``None`` where nobody could tell."""
+
+
+Event = Reply | Death

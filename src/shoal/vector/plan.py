@@ -1,0 +1,71 @@
+"""Which backend, how many workers: the choice that ``backend="auto"`` and ``None`` leave to us."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+from shoal.vector.backends import (
+    BACKENDS,
+    PROCESS_BACKENDS,
+    START_METHODS,
+    StartMethod,
+    default_start_method,
+    processes_unavailable,
+)
+from shoal.vector.cpus import usable_cpus
+from shoal.vector.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How environments will be run, and why."""
+
+    backend: str
+    num_workers: int
+    start_method: StartMethod
+    reason: str
+
+
+def make_plan(num_envs: int, backend: str, num_workers: int | None, start_method: str | None) -> Plan:
+    """Check what was asked for and fill in what was not."""
+    _one_of("backend", backend, ("auto", *BACKENDS))
+    if start_method is not None:
+        _one_of("start_method", start_method, START_METHODS)
+    if num_workers is not None and (
+        isinstance(num_workers, bool) or not isinstance(num_workers, int) or num_workers < 1
+    ):
+        raise ConfigurationError(f"num_workers must be a whole number of at least 1, got {num_workers!r}")
+    reason = f"backend {backend!r} was asked for"
+    if backend == "auto":
+        backend, reason = _choose(num_envs, num_workers)
+    workers = 1 if backend == "serial" else min(num_workers or usable_cpus(), num_envs)
+    method: StartMethod = default_start_method()
+    for known in START_METHODS:
+        if known == start_method:
+            method = known
+    return Plan(backend, workers, method, reason)
+
+
+def _choose(num_envs: int, num_workers: int | None) -> tuple[str, str]:
+    cpus = usable_cpus()
+    if unavailable := processes_unavailable():
+        return "serial", unavailable
+    if num_envs == 1 and num_workers is None:
+        return "serial", "one environment gains nothing from a process of its own"
+    if cpus == 1 and num_workers is None:
+        return "serial", "there is one processor, which a plain loop uses best"
+    return "shm", f"{num_envs} environments on {cpus} processors"
+
+
+def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value in allowed:
+        return
+    near = difflib.get_close_matches(str(value), allowed, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ConfigurationError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}.{hint}")
+
+
+def needs_processes(backend: str) -> bool:
+    """Whether this backend runs environments in processes that can be ended."""
+    return backend in PROCESS_BACKENDS

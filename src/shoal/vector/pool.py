@@ -1,0 +1,229 @@
+"""The pool: N environments by index, on some backend.
+
+It decides which worker has which environments, starts them, hands out commands and gathers what comes back. Every face
+(batched arrays, lists, other libraries' interfaces) stands on it.
+
+A command goes to all workers that have something to do, under one sequence number, and is finished when each of them has
+replied. ``begin`` returns at once; ``finish`` waits, and may be called again after a wait that ended early.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shoal.vector.backends import Recipe, StartMethod, make_backend
+from shoal.vector.backends.serial import SerialBackend
+from shoal.vector.errors import ShoalError, WaitTimeout, WorkerDied, WorkerError, WorkerTimeout
+from shoal.vector.failures import raise_failures
+from shoal.vector.layout import Arena
+from shoal.vector.messages import Attachment, Census, Command, Death, EnvFn, Op, Outcome, Reply
+
+logger = logging.getLogger(__name__)
+
+
+class Pool:
+    """N environments, running."""
+
+    arena: Arena
+
+    def __init__(self, env_fns: Sequence[EnvFn], *, backend: str, num_workers: int, start_method: StartMethod) -> None:
+        self.num_envs = len(env_fns)
+        self._owner = os.getpid()
+        self._sequence = 0
+        self._op: Op | None = None
+        self._waiting: set[int] = set()
+        self._outcomes: dict[int, Outcome] = {}
+        self._failed: WorkerError | None = None
+        self._closed = False
+        bounds = [self.num_envs * worker // num_workers for worker in range(num_workers + 1)]
+        self.rows = [range(first, last) for first, last in itertools.pairwise(bounds)]
+        self._workers = range(num_workers)
+        recipes = [Recipe(rows, list(env_fns[rows.start : rows.stop])) for rows in self.rows]
+        self.backend = make_backend(backend, recipes, start_method)
+        try:
+            self.backend.start()
+            self.censuses = self._construct()
+        except BaseException:
+            self.close(grace=1.0)
+            raise
+
+    def _construct(self) -> list[Census]:
+        """Make all environments, in parallel, and learn what they are like."""
+        self.begin(Op.CONSTRUCT)
+        outcome = self.finish()
+        if outcome.failures:
+            raise_failures(outcome.failures, "")
+        return [census for _, census in sorted(outcome.values, key=lambda entry: entry[0])]
+
+    def attach(self, attachment: Attachment) -> Arena:
+        """Lay out the arena for these spaces."""
+        self._sequence += 1
+        self._op, self._waiting, self._outcomes = Op.ATTACH, set(range(len(self.rows))), {}
+        self.arena = self.backend.attach(attachment, self._sequence)
+        self.finish()
+        return self.arena
+
+    def begin(self, op: Op, payloads: Mapping[int, Any] | None = None) -> None:
+        """Send a command: to every worker, or to those that have a payload."""
+        if self._failed is not None:
+            raise type(self._failed)(f"{self._failed}\n  The environments can only be closed now.")
+        if os.getpid() != self._owner:
+            raise ShoalError(
+                f"these environments belong to process {self._owner} and cannot be used in a process forked from it"
+            )
+        self._sequence += 1
+        self._op, self._waiting, self._outcomes = op, set(), {}
+        if payloads is None:
+            command = Command(self._sequence, op)
+            for worker in self._workers:
+                self.backend.post(worker, command)
+                self._waiting.add(worker)
+        else:
+            for worker, payload in payloads.items():
+                self.backend.post(worker, Command(self._sequence, op, payload))
+                self._waiting.add(worker)
+
+    def perform(self, op: Op, payloads: Mapping[int, Any] | None, deadline: float | None) -> Outcome:
+        """Begin and finish in one go."""
+        if isinstance(self.backend, SerialBackend) and self._failed is None:
+            return self.backend.perform(Command(0, op, None if payloads is None else payloads.get(0)))
+        self.begin(op, payloads)
+        return self.finish(None, deadline)
+
+    def finish(self, timeout: float | None = None, deadline: float | None = None) -> Outcome:
+        """Wait for all replies to what was begun.
+
+        ``timeout`` limits this wait: afterwards :class:`WaitTimeout` is raised and ``finish`` may be called again.
+        ``deadline`` limits the environments: a worker that overruns it is ended, and :class:`WorkerTimeout` raised.
+        """
+        now = time.monotonic
+        is_limited = timeout is not None or deadline is not None
+        start = now() if is_limited else 0.0
+        end = start + min(limit for limit in (timeout, deadline) if limit is not None) if is_limited else 0.0
+        while self._waiting:
+            try:
+                events = self.backend.poll(max(0.0, end - now()) if is_limited else None)
+            except KeyboardInterrupt:
+                if self.backend.name == "serial":
+                    self._waiting.clear()  # its environments were interrupted in mid-step: nothing to wait for
+                raise
+            for event in events:
+                if isinstance(event, Reply):
+                    if event.sequence == self._sequence:
+                        self._waiting.discard(event.worker)
+                        self._outcomes[event.worker] = event.outcome
+                else:
+                    self._fail(self._died(event))
+            if self._waiting and not events and is_limited:
+                if deadline is not None and now() - start >= deadline:
+                    self._fail(self._overran(deadline))
+                if timeout is not None and now() - start >= timeout:
+                    raise WaitTimeout(self._still_waiting(timeout))
+        return self._merged()
+
+    def _merged(self) -> Outcome:
+        if len(self._outcomes) == 1:
+            (merged,) = self._outcomes.values()
+            if len(merged.infos) > 1:
+                merged.infos.sort(key=lambda entry: entry[0])
+            return merged
+        merged = Outcome.empty()
+        for worker in self._workers:
+            outcome = self._outcomes.get(worker)
+            if outcome is not None:
+                for part, more in zip(merged, outcome, strict=True):
+                    part.extend(more)
+        # By environment, so that nothing depends on how they are spread over workers.
+        merged.infos.sort(key=lambda entry: entry[0])
+        return merged
+
+    def where(self, env_index: int) -> str:
+        """Who runs this environment, for messages; empty in the caller's own process."""
+        if self.backend.in_process:
+            return ""
+        worker = next(number for number, rows in enumerate(self.rows) if env_index in rows)
+        return f" (worker {worker})"
+
+    def _fail(self, error: WorkerError) -> None:
+        self._failed = error
+        self._waiting.clear()
+        raise error
+
+    def _doing(self) -> str:
+        gerunds = {
+            Op.CONSTRUCT: "making", Op.ATTACH: "preparing", Op.RESET: "resetting", Op.STEP: "stepping",
+            Op.CALL: "calling a method of", Op.SET_ATTR: "setting an attribute of", Op.CLOSE: "closing",
+        }  # fmt: skip
+        return gerunds[self._op] if self._op is not None else "waiting with"
+
+    def _died(self, death: Death) -> WorkerDied:
+        rows = self.rows[death.worker]
+        row = self.backend.progress(death.worker)
+        which = f"environment {row}" if row is not None else f"its environments ({rows.start} to {rows.stop - 1})"
+        return WorkerDied(
+            f"worker {death.worker} (pid {death.pid}) {_cause_of_death(death.exit_code)} while {self._doing()} {which}.\n"
+            f"  Likely cause: {_likely_cause(death.exit_code)}\n"
+            f"  It ran environments {rows.start} to {rows.stop - 1} of {self.num_envs}.\n"
+            '  What to do: look at what it printed, or run the same environment with backend="serial".'
+        )
+
+    def _overran(self, deadline: float) -> WorkerTimeout:
+        late = sorted(self._waiting)
+        names = []
+        for worker in late:
+            row = self.backend.progress(worker)
+            names.append(f"environment {row}" if row is not None else f"worker {worker}")
+            self.backend.kill(worker)
+        return WorkerTimeout(
+            f"{', '.join(names)} took longer than {deadline:g} s ({self._doing()} it); "
+            f"{'its worker was' if len(late) == 1 else 'their workers were'} ended.\n"
+            "  What to do: raise step_timeout, or find out what the environment waits for."
+        )
+
+    def _still_waiting(self, timeout: float) -> str:
+        rows = [self.backend.progress(worker) for worker in sorted(self._waiting)]
+        busy = ", ".join(str(row) for row in rows if row is not None) or "not known"
+        name = self._op.label if self._op is not None else "call"
+        return (
+            f"`{name}_wait` has waited {timeout:g} s (busy now: environment {busy}). "
+            f"Nothing is lost: call `{name}_wait` again for the same results, or close()."
+        )
+
+    def close(self, grace: float) -> None:
+        """End everything, within about ``grace`` seconds. Harmless in a forked child, and when repeated."""
+        if self._closed or os.getpid() != self._owner:
+            return
+        self._closed = True
+        if hasattr(self, "backend"):
+            self.backend.close(grace)
+        self.__dict__.pop("arena", None)
+
+
+def _cause_of_death(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "ended, and nobody knows how,"
+    if exit_code < 0:
+        try:
+            return f"was killed by {signal.Signals(-exit_code).name}"
+        except ValueError:
+            return f"was killed by signal {-exit_code}"
+    return f"ended by itself with exit code {exit_code}"
+
+
+def _likely_cause(exit_code: int | None) -> str:
+    if exit_code is None or exit_code >= 0:
+        return "the environment, or a library it uses, called exit() or os._exit()."
+    causes = {
+        signal.SIGKILL: "out of memory (the system log says so), or somebody killed it.",
+        signal.SIGSEGV: "a crash in native code; its stack is in what the worker printed.",
+        signal.SIGABRT: "native code gave up; its stack is in what the worker printed.",
+        signal.SIGBUS: "memory-mapped data that is no longer there, such as a full or truncated file.",
+    }
+    default = "somebody, or the environment itself, sent that signal."
+    return causes.get(signal.Signals(-exit_code), default) if -exit_code in set(signal.Signals) else default

@@ -1,0 +1,124 @@
+"""The runner: what steps environments exists once, here, wherever it runs.
+
+``serial`` calls it directly, ``threads`` from threads, ``pipes`` and ``shm`` from worker processes. It owns a slice of
+environments and is given commands one at a time. Autoreset is decided here, for every kind of slice::
+
+    NEXT_STEP    step ─ ended ─▶ returned as it is        next step ─▶ reset() instead, action ignored, reward 0
+    SAME_STEP    step ─ ended ─▶ reset() at once; the ended episode is in info: final_obs, final_info
+    DISABLED     step ─ ended ─▶ returned as it is; the caller resets
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gymnasium.vector import AutoresetMode
+
+from shoal.vector.actions import ActionReader
+from shoal.vector.layout import Arena, Layout, Rows
+from shoal.vector.messages import Assignment, Attachment, Call, Command, EnvFn, Op, Outcome, Steps, Task
+from shoal.vector.observations import ObservationWriter
+from shoal.vector.slices import Finished, LoopSlice, Progress
+from shoal.vector.snapshot import snapshot
+
+
+class Runner:
+    """Runs the commands for the environments in ``rows``."""
+
+    def __init__(self, rows: range, env_fns: list[EnvFn], progress: Progress, *, in_process: bool) -> None:
+        self.rows = rows
+        self._env_fns = env_fns
+        self._in_process = in_process
+        self.slice = LoopSlice(rows, progress, in_process=in_process)
+        self._due: set[int] = set()
+        """NEXT_STEP: environments whose next step is a reset."""
+
+    def execute(self, command: Command) -> Outcome:
+        """Do what ``command`` asks. What environments raise is in the outcome, not raised."""
+        outcome = Outcome.empty()
+        payload = command.payload
+        match command.op:
+            case Op.STEP:
+                self._step(payload, outcome)
+            case Op.RESET:
+                self._reset(payload, outcome)
+            case Op.CALL:
+                call: Call = payload
+                self.slice.call_rows(call, outcome)
+            case Op.SET_ATTR:
+                assignment: Assignment = payload
+                self.slice.set_rows(assignment.rows, assignment.name, assignment.values, outcome)
+            case Op.CONSTRUCT:
+                self.slice.construct(self._env_fns, outcome)
+            case Op.CLOSE:
+                self.slice.close()
+            case Op.ATTACH:
+                raise AssertionError("a runner is attached by its backend, which has the arena")
+        return outcome
+
+    def attach(self, attachment: Attachment, arena: Arena) -> None:
+        """Say where observations go and actions come from, and which autoreset mode holds."""
+        layout = Layout.of(attachment.observation_space, attachment.action_space, attachment.num_envs)
+        self._writer = ObservationWriter(layout, arena)
+        self._actions = ActionReader(layout, arena)
+        self._mode = attachment.autoreset_mode
+        self.slice.attach(arena, self._writer)
+
+    def _step(self, steps: Steps | None, outcome: Outcome) -> None:
+        rows, loose = steps or (self.rows, [])
+        actions = self._actions.read(rows, loose)
+        if self._due:
+            due = [row for row in rows if row in self._due]
+            if due:
+                pairs = [(row, action) for row, action in zip(rows, actions, strict=True) if row not in self._due]
+                self._due.difference_update(due)
+                self._reset_without_arguments(due, outcome)
+                rows, actions = [row for row, _ in pairs], iter([action for _, action in pairs])
+        finished = self.slice.step_rows(rows, actions, outcome)
+        if finished:
+            self._finish(finished, outcome)
+        self._collect_loose(outcome)
+
+    def _finish(self, finished: list[Finished], outcome: Outcome) -> None:
+        if self._mode is AutoresetMode.SAME_STEP:
+            # Taken before the reset, which may reuse the environment's buffers.
+            endings = {
+                ended.env_index: {
+                    "final_obs": snapshot(ended.observation),
+                    "final_info": snapshot(ended.info),
+                }
+                for ended in finished
+            }
+            # A loose observation of the ended episode must not arrive after that of the new one.
+            self._writer.loose[:] = [entry for entry in self._writer.loose if entry[0] not in endings]
+            rows = list(endings)
+            for row, info in self.slice.reset_rows(rows, [{} for _ in rows], outcome):
+                outcome.infos.append((row, {**endings[row], **info}))
+            return
+        if self._mode is AutoresetMode.NEXT_STEP:
+            self._due.update(ended.env_index for ended in finished)
+        for ended in finished:
+            if ended.info:
+                outcome.infos.append((ended.env_index, self._owned(ended.info)))
+
+    def _reset(self, tasks: list[Task], outcome: Outcome) -> None:
+        rows = [task.env_index for task in tasks]
+        self._due.difference_update(rows)
+        arguments: list[dict[str, Any]] = [{"seed": task.seed, "options": snapshot(task.options)} for task in tasks]
+        self.slice.clear_rows(rows)
+        infos = self.slice.reset_rows(rows, arguments, outcome)
+        outcome.infos.extend((row, info) for row, info in infos if info)
+        self._collect_loose(outcome)
+
+    def _reset_without_arguments(self, rows: Rows, outcome: Outcome) -> None:
+        self.slice.clear_rows(rows)
+        infos = self.slice.reset_rows(rows, [{} for _ in rows], outcome)
+        outcome.infos.extend((row, info) for row, info in infos if info)
+
+    def _collect_loose(self, outcome: Outcome) -> None:
+        if self._writer.loose:
+            outcome.loose.extend((row, number, self._owned(value)) for row, number, value in self._writer.take_loose())
+
+    def _owned(self, value: Any) -> Any:
+        """``value`` untied from the environment; sending it to another process does that by itself."""
+        return snapshot(value) if self._in_process else value

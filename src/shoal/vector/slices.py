@@ -1,0 +1,322 @@
+"""A slice: a few environments that are stepped together.
+
+``LoopSlice`` is a loop over ordinary environments. The runner above it knows about autoreset; a slice only steps and
+resets rows, writes what comes out into the arena, and catches what goes wrong, environment by environment, so that one
+that raises does not touch its neighbours.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+from shoal.vector.failures import Failure
+from shoal.vector.layout import Arena, Rows, as_index
+from shoal.vector.messages import Call, Census, EnvFn, Outcome
+from shoal.vector.observations import ContractViolation, ObservationWriter, shortened
+from shoal.vector.snapshot import snapshot
+
+logger = logging.getLogger(__name__)
+
+Progress = Any
+"""Something indexable that others can read: [0] is the environment being worked on plus one, or zero."""
+
+FEW = 8  # up to so many environments, taking results one by one is quicker
+NUMBERS = frozenset((float, int, np.float64, np.float32))
+FLAGS = frozenset((bool, np.bool_))
+INFOS = frozenset((dict,))
+NOT_CALLABLE = frozenset(("reset", "step", "close"))
+
+
+class Finished(NamedTuple):
+    """An environment whose episode ended in this step. Its info is here and not in the outcome."""
+
+    env_index: int
+    observation: Any
+    info: dict[str, Any]
+
+
+class LoopSlice:
+    """Ordinary environments, one after the other."""
+
+    def __init__(self, rows: range, progress: Progress, *, in_process: bool) -> None:
+        self.rows = rows
+        self.envs: list[gymnasium.Env[Any, Any]] = []
+        self._progress = progress
+        self._in_process = in_process
+        # In the caller's own process a KeyboardInterrupt is the caller's; in a worker it can only be the environment's.
+        self._caught: type[BaseException] = Exception if in_process else BaseException
+        self._seeds: list[int | None] = [None] * len(rows)
+        self._episodes = [-1] * len(rows)
+        # An environment's steps are the rounds that all have taken together plus its own, which may be negative.
+        self._rounds = 0
+        self._steps = [0] * len(rows)
+
+    def construct(self, env_fns: Iterable[EnvFn], outcome: Outcome) -> None:
+        """Make the environments and report what they are like; stop at the first that fails."""
+        for row, env_fn in zip(self.rows, env_fns, strict=True):
+            self._progress[0] = row + 1
+            try:
+                env = env_fn()
+                self.envs.append(env)
+                outcome.values.append((row, _census(env)))
+            except self._caught as error:
+                outcome.failures.append(Failure.of(error, env_index=row, phase="construct"))
+                break
+        self._progress[0] = 0
+
+    def attach(self, arena: Arena, writer: ObservationWriter) -> None:
+        """Say where results go."""
+        self._writer = writer
+        self._reward, self._terminated, self._truncated = arena.reward, arena.terminated, arena.truncated
+        # Memory views take single numbers faster than arrays do.
+        arrays = ((arena.reward, "d"), (arena.terminated, "?"), (arena.truncated, "?"))
+        self._number_views: list[Any] = [array.data.cast("B").cast(code) for array, code in arrays]  # type: ignore[call-overload]
+
+    def step_rows(self, rows: Rows, actions: Iterable[Any], outcome: Outcome) -> list[Finished]:
+        """Step these environments. Whose episode ended is returned, and not reset."""
+        results = self._step_all(rows, actions, outcome)
+        if len(rows) > FEW and isinstance(rows, range) and None not in results:
+            finished = self._take_together(rows, results, outcome)
+            if finished is not None:
+                return finished
+        return self._take_each(rows, results, outcome)
+
+    def _step_all(self, rows: Rows, actions: Iterable[Any], outcome: Outcome) -> list[Any]:
+        """What every environment's ``step`` returned; ``None`` for one that raised."""
+        first, progress = self.rows.start, self._progress
+        if rows is self.rows:
+            envs = self.envs
+            self._rounds += 1
+        else:
+            envs = [self.envs[row - first] for row in rows]
+            for row in rows:
+                self._steps[row - first] += 1
+        results: list[Any] = []
+        append = results.append
+        steps = iter(zip(rows, envs, actions, strict=True))
+        row, action = first, None
+        while len(results) < len(rows):
+            try:
+                for row, env, action in steps:
+                    progress[0] = row + 1
+                    append(env.step(action))
+            except self._caught as error:
+                outcome.failures.append(self._failure(error, row, "step", action))
+                append(None)
+        progress[0] = 0
+        return results
+
+    def _take_together(self, rows: range, results: list[Any], outcome: Outcome) -> list[Finished] | None:
+        """Take in many results at once; ``None``, with nothing done, unless all of them are as they should be."""
+        try:
+            observations, rewards, terminateds, truncateds, infos = zip(*results, strict=True)
+        except (TypeError, ValueError):
+            return None
+        kinds = set(map(type, rewards)), {*map(type, terminateds), *map(type, truncateds)}, set(map(type, infos))
+        if not (kinds[0] <= NUMBERS and kinds[1] <= FLAGS and kinds[2] <= INFOS):
+            return None
+        if not self._writer.write_together(rows, observations):
+            return None
+        index = slice(rows.start, rows.stop)
+        terminated, truncated = self._terminated[index], self._truncated[index]
+        self._reward[index] = rewards
+        terminated[:] = terminateds
+        truncated[:] = truncateds
+        finished = []
+        ended = np.flatnonzero(terminated | truncated).tolist() if any(terminateds) or any(truncateds) else []
+        for place in ended:
+            finished.append(Finished(rows[place], observations[place], infos[place]))
+        if any(infos):
+            is_ended = set(ended)
+            outcome.infos.extend(
+                (row, snapshot(info) if self._in_process else info)
+                for place, (row, info) in enumerate(zip(rows, infos, strict=True))
+                if info and place not in is_ended
+            )
+        return finished
+
+    def _take_each(self, rows: Rows, results: list[Any], outcome: Outcome) -> list[Finished]:
+        """Take in results one by one, and find out which of them breaks the contract."""
+        finished: list[Finished] = []
+        write, rewards, terminateds, truncateds = self._writer.write, *self._number_views
+        for row, result in zip(rows, results, strict=True):
+            try:
+                try:
+                    observation, reward, terminated, truncated, info = result
+                except (TypeError, ValueError):
+                    if result is None and any(failure.env_index == row for failure in outcome.failures):
+                        self.clear_rows([row])
+                        continue
+                    raise ContractViolation(_wrong_step_result(result)) from None
+                if type(reward) is not float:
+                    reward = _as_reward(reward)
+                if type(terminated) is not bool:
+                    terminated = _as_flag("terminated", terminated)
+                if type(truncated) is not bool:
+                    truncated = _as_flag("truncated", truncated)
+                if type(info) is not dict:
+                    info = _as_info(info)
+                write(row, observation)
+            except ContractViolation as error:
+                outcome.failures.append(self._failure(error, row, "step"))
+                self.clear_rows([row])
+                continue
+            rewards[row] = reward
+            terminateds[row] = terminated
+            truncateds[row] = truncated
+            if terminated or truncated:
+                finished.append(Finished(row, observation, info))
+            elif info:
+                outcome.infos.append((row, snapshot(info) if self._in_process else info))
+        return finished
+
+    def reset_rows(
+        self, rows: Rows, arguments: Iterable[dict[str, Any]], outcome: Outcome
+    ) -> list[tuple[int, dict[str, Any]]]:
+        """Reset these environments, each with its own keyword arguments. The infos are returned, not put anywhere."""
+        first = self.rows.start
+        infos = []
+        for row, keywords in zip(rows, arguments, strict=True):
+            self._progress[0] = row + 1
+            place = row - first
+            self._episodes[place] += 1
+            self._steps[place] = -self._rounds
+            if keywords.get("seed") is not None:
+                self._seeds[place] = keywords["seed"]
+            try:
+                result = self.envs[place].reset(**keywords)
+                try:
+                    observation, info = result
+                except (TypeError, ValueError):
+                    raise ContractViolation(
+                        f"reset() must return an observation and an info, got {shortened(result)}"
+                    ) from None
+                info = _as_info(info)
+                self._writer.write(row, observation)
+            except self._caught as error:
+                outcome.failures.append(self._failure(error, row, "reset"))
+                continue
+            infos.append((row, snapshot(info) if self._in_process else info))
+        self._progress[0] = 0
+        return infos
+
+    def clear_rows(self, rows: Rows) -> None:
+        """Reward zero and no flags, as after a reset."""
+        index = as_index(rows)
+        self._reward[index], self._terminated[index], self._truncated[index] = 0.0, False, False
+
+    def call_rows(self, call: Call, outcome: Outcome) -> None:
+        """Call a method, or read an attribute, and collect one value per environment."""
+        for row in call.rows:
+            self._progress[0] = row + 1
+            try:
+                if call.name in NOT_CALLABLE:
+                    raise ValueError(
+                        f"`{call.name}` cannot be called with `call`: use {call.name}() of the vector environment"
+                    )
+                value = _wrapper_attribute(self.envs[row - self.rows.start], call.name)
+                if callable(value):
+                    value = value(*snapshot(call.args), **snapshot(call.kwargs))
+                outcome.values.append((row, snapshot(value) if self._in_process else value))
+            except self._caught as error:
+                outcome.failures.append(self._failure(error, row, "call"))
+        self._progress[0] = 0
+
+    def set_rows(self, rows: Rows, name: str, values: Iterable[Any], outcome: Outcome) -> None:
+        """Set an attribute, one value per environment."""
+        for row, value in zip(rows, values, strict=True):
+            env = self.envs[row - self.rows.start]
+            try:
+                setter = getattr(env, "set_wrapper_attr", None)
+                if setter is not None:
+                    setter(name, snapshot(value))
+                else:
+                    setattr(env, name, snapshot(value))
+            except self._caught as error:
+                outcome.failures.append(self._failure(error, row, "set_attr"))
+
+    def close(self) -> None:
+        """Close every environment, whatever the others do."""
+        while self.envs:
+            env = self.envs.pop()
+            try:
+                env.close()
+            except self._caught:
+                logger.warning("an environment raised in close()", exc_info=True)
+
+    def _failure(self, error: BaseException, row: int, phase: str, action: Any = None) -> Failure:
+        place = row - self.rows.start
+        return Failure.of(
+            error,
+            env_index=row,
+            phase=phase,
+            seed=self._seeds[place],
+            episode=max(self._episodes[place], 0),
+            step=self._rounds + self._steps[place],
+            action=action,
+        )
+
+
+def _census(env: Any) -> Census:
+    for name in ("observation_space", "action_space", "reset", "step"):
+        if not hasattr(env, name):
+            raise ContractViolation(f"its factory returned {shortened(env)}, which has no {name!r}")
+    return Census(
+        observation_space=env.observation_space,
+        action_space=env.action_space,
+        metadata=dict(getattr(env, "metadata", None) or {}),
+        render_mode=getattr(env, "render_mode", None),
+        was_reset=_was_reset(env),
+    )
+
+
+def _was_reset(env: Any) -> bool:
+    """Whether the factory reset the environment. Only Gymnasium's OrderEnforcing wrapper can tell."""
+    try:
+        return _wrapper_attribute(env, "has_reset") is True
+    except AttributeError:
+        return False
+
+
+def _wrapper_attribute(env: Any, name: str) -> Any:
+    getter = getattr(env, "get_wrapper_attr", None)
+    return getter(name) if getter is not None else getattr(env, name)
+
+
+def _wrong_step_result(result: Any) -> str:
+    if isinstance(result, tuple) and len(result) == 4:
+        return (
+            "step() returned 4 values, as in the old gym; Gymnasium's has 5: "
+            "observation, reward, terminated, truncated, info"
+        )
+    return f"step() must return observation, reward, terminated, truncated and info, got {shortened(result)}"
+
+
+def _as_reward(value: Any) -> float:
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.item()
+    if not isinstance(value, str | bytes):
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            pass
+    raise ContractViolation(f"the reward must be a number, got {shortened(value)}")
+
+
+def _as_flag(name: str, value: Any) -> bool:
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.item()
+    if isinstance(value, bool | np.bool_ | int | np.integer):
+        return bool(value)
+    raise ContractViolation(f"{name} must be a bool, got {shortened(value)}")
+
+
+def _as_info(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise ContractViolation(f"the info must be a dictionary, got {shortened(value)}")
