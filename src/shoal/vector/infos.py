@@ -9,6 +9,7 @@ the first one's), and arrays of different shapes become objects (not an exceptio
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,6 +23,8 @@ def batch_infos(env_infos: EnvInfos, num_envs: int) -> dict[str, Any]:
     """The infos of one step or reset as one dictionary."""
     if not env_infos:
         return {}
+    # By environment, so that nothing depends on how they are spread over workers.
+    env_infos = sorted(env_infos, key=operator.itemgetter(0))
     by_key: dict[str, tuple[list[int], list[Any]]] = {}
     for row, info in env_infos:
         for key, value in info.items():

@@ -130,7 +130,7 @@ def _fixed_writer(leaf: FixedLeaf, array: Array) -> Write:
 def _fixed_column_writer(leaf: FixedLeaf, array: Array) -> WriteColumn:
     dtype, shape = leaf.dtype, leaf.shape
     get_shape, get_dtype = operator.attrgetter("shape"), operator.attrgetter("dtype")
-    whole = array.reshape((-1, *shape[1:])) if shape else array
+    whole = array.reshape((array.shape[0] * shape[0], *shape[1:])) if shape else array
     height = shape[0] if shape else 1
 
     def write(rows: range, values: Sequence[Any]) -> bool:

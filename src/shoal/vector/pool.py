@@ -130,17 +130,15 @@ class Pool:
     def _merged(self) -> Outcome:
         if len(self._outcomes) == 1:
             (merged,) = self._outcomes.values()
-            if len(merged.infos) > 1:
-                merged.infos.sort(key=lambda entry: entry[0])
             return merged
         merged = Outcome.empty()
         for worker in self._workers:
             outcome = self._outcomes.get(worker)
             if outcome is not None:
-                for part, more in zip(merged, outcome, strict=True):
-                    part.extend(more)
-        # By environment, so that nothing depends on how they are spread over workers.
-        merged.infos.sort(key=lambda entry: entry[0])
+                merged.infos.extend(outcome.infos)
+                merged.loose.extend(outcome.loose)
+                merged.failures.extend(outcome.failures)
+                merged.values.extend(outcome.values)
         return merged
 
     def where(self, env_index: int) -> str:

@@ -127,10 +127,8 @@ class LoopSlice:
         self._reward[index] = rewards
         terminated[:] = terminateds
         truncated[:] = truncateds
-        finished = []
         ended = np.flatnonzero(terminated | truncated).tolist() if any(terminateds) or any(truncateds) else []
-        for place in ended:
-            finished.append(Finished(rows[place], observations[place], infos[place]))
+        finished = [Finished(rows[place], observations[place], infos[place]) for place in ended]
         if any(infos):
             is_ended = set(ended)
             outcome.infos.extend(
@@ -190,12 +188,9 @@ class LoopSlice:
                 self._seeds[place] = keywords["seed"]
             try:
                 result = self.envs[place].reset(**keywords)
-                try:
-                    observation, info = result
-                except (TypeError, ValueError):
-                    raise ContractViolation(
-                        f"reset() must return an observation and an info, got {shortened(result)}"
-                    ) from None
+                if not isinstance(result, tuple | list) or len(result) != 2:
+                    raise ContractViolation(f"reset() must return an observation and an info, got {shortened(result)}")
+                observation, info = result
                 info = _as_info(info)
                 self._writer.write(row, observation)
             except self._caught as error:

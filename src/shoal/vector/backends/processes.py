@@ -60,7 +60,8 @@ class ProcessBackend:
         self._launcher: Launcher | None = None
         self._waiter: Waiter | None = None
         self._board = SharedBuffer("shoal-board")
-        self._progress = memoryview(self._board.allocate(self.num_workers * BOARD_STRIDE * 8)).cast("q")
+        self._board_memory = self._board.allocate(self.num_workers * BOARD_STRIDE * 8)
+        self._progress = memoryview(self._board_memory).cast("q")
         self._shared = SharedBuffer("shoal-arena") if self.shares_arena else None
         self._arena: Arena | None = None
         self.dropped_replies = 0
@@ -227,7 +228,10 @@ class ProcessBackend:
         for buffer in (self._board, self._shared):
             if buffer is not None:
                 buffer.close()
+        # A mapping holds a descriptor of its own for as long as anything refers to it.
         self._arena = None
+        self._progress.release()
+        self._board_memory.close()
         self._members.clear()
 
 

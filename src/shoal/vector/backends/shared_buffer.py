@@ -31,7 +31,6 @@ class SharedBuffer:
                 self.fd = os.dup(file.fileno())
         else:
             self.fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        self._memory: mmap.mmap | None = None
 
     def allocate(self, nbytes: int) -> mmap.mmap:
         """Give it its size, once."""
@@ -50,8 +49,7 @@ class SharedBuffer:
         if not is_portable():
             seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
             fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
-        self._memory = mmap.mmap(self.fd, nbytes)
-        return self._memory
+        return mmap.mmap(self.fd, nbytes)
 
     def close(self) -> None:
         """Give up the descriptor. The memory goes when nothing refers to it any more."""

@@ -1,0 +1,1 @@
+"""Shoal beside its peers: one folder per question."""

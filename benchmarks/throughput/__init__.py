@@ -1,0 +1,1 @@
+"""How fast is Shoal beside its peers, on one machine? See README.md in this folder."""

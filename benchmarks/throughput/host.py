@@ -1,0 +1,173 @@
+"""One process per contestant, so that no library disturbs another.
+
+    the run ──pipe──▶ host of shoal-shm       ──▶ its workers
+            ──pipe──▶ host of gymnasium-async ──▶ its workers
+            ──pipe──▶ host of ideal           ──▶ its loops
+                      …one per rig, asleep in recv() unless it is its turn
+
+A host imports only its own library, as a user's script would. It leads a process group of its own:
+a rig that hangs is ended with all its workers, and costs the run one line of the report. A host
+whose pipe closes has lost the run, and ends itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import tempfile
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.throughput.rigs.base import Rig
+from benchmarks.throughput.rigs.catalogue import RigSpec
+from benchmarks.throughput.work_env import Workload
+
+LOAD_SECONDS = 300.0
+START_SECONDS = 300.0
+MEASURE_SECONDS = 120.0
+CLOSE_SECONDS = 60.0
+
+
+class RigError(Exception):
+    """A rig could not be loaded, started, measured or closed; the message is for the report."""
+
+
+class Request(NamedTuple):
+    method: str
+    argument: Workload | int | None
+
+
+class Reply(NamedTuple):
+    rate: float | None
+    problem: str | None
+
+
+class Host:
+    """The run's handle on a contestant. After a failure the next load starts a fresh process."""
+
+    def __init__(self, spec: RigSpec, log_folder: Path) -> None:
+        self.spec = spec
+        self._log = log_folder / f"{spec.name}.log"
+        self._connection: Connection | None = None
+
+    def launch(self) -> None:
+        """Start the process and let it import its library; several hosts can do so at once."""
+        if self._connection is not None:
+            return
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, self.spec, self._log))
+        self._process.start()
+        if self._process.pid is None:
+            raise RigError("its process did not start")
+        self._pid = self._process.pid
+        theirs.close()
+
+    def wait_until_loaded(self) -> None:
+        """Raises ``RigError`` when the library cannot be imported."""
+        self._receive(LOAD_SECONDS)
+
+    def start(self, workload: Workload) -> None:
+        if self._connection is None:
+            self.launch()
+            self.wait_until_loaded()
+        self._ask("start", workload, START_SECONDS)
+
+    def measure(self, rounds: int) -> float:
+        """Environment steps per second over so many rounds."""
+        rate = self._ask("measure", rounds, MEASURE_SECONDS)
+        if rate is None:
+            raise RigError("returned no rate")
+        return rate
+
+    def close(self) -> None:
+        self._ask("close", None, CLOSE_SECONDS)
+
+    def end(self) -> None:
+        """End the host and everything it started."""
+        if self._connection is None:
+            return
+        self._connection.close()
+        self._connection = None
+        self._process.join(timeout=5)
+        # Its workers live in the group it leads, and can outlast it.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._pid, signal.SIGKILL)
+        self._process.join()
+
+    def _ask(self, method: str, argument: Workload | int | None, seconds: float) -> float | None:
+        if self._connection is None:
+            raise RigError("its process is gone")
+        try:
+            self._connection.send(Request(method, argument))
+        except OSError:
+            self.end()
+            raise RigError(f"its process died before {method}") from None
+        return self._receive(seconds, method)
+
+    def _receive(self, seconds: float, method: str = "load") -> float | None:
+        if self._connection is None:
+            raise RigError("its process is gone")
+        try:
+            if not self._connection.poll(seconds):
+                self.end()
+                raise RigError(f"{method} took longer than {seconds:.0f} s")
+            reply: Reply = self._connection.recv()
+        except (EOFError, OSError):
+            self.end()
+            raise RigError(f"its process died during {method}") from None
+        if reply.problem is not None:
+            self.end()
+            raise RigError(reply.problem)
+        return reply.rate
+
+
+def _serve(connection: Connection, spec: RigSpec, log: Path) -> None:
+    os.setsid()
+    # A spawned process would spawn in turn; a user's script starts with the platform's default.
+    multiprocessing.set_start_method(None, force=True)
+    _redirect_output(log)
+    # PufferLib leaves a link in the current folder when it is imported.
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            rig = spec.build()
+        except BaseException as problem:
+            connection.send(Reply(None, _one_line(problem)))
+            return
+        connection.send(Reply(None, None))
+        _answer(connection, rig)
+
+
+def _answer(connection: Connection, rig: Rig) -> None:
+    while True:
+        try:
+            request: Request = connection.recv()
+        except EOFError:
+            return
+        try:
+            rate = getattr(rig, request.method)(*_arguments(request))
+        except Exception as problem:
+            connection.send(Reply(None, _one_line(problem)))
+        else:
+            connection.send(Reply(rate, None))
+
+
+def _arguments(request: Request) -> tuple[Workload | int, ...]:
+    return () if request.argument is None else (request.argument,)
+
+
+def _one_line(problem: BaseException) -> str:
+    lines = str(problem).strip().splitlines()
+    return f"{type(problem).__name__}: {lines[0]}" if lines else type(problem).__name__
+
+
+def _redirect_output(log: Path) -> None:
+    """What libraries and their workers print goes to a file, out of the way of the table."""
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)

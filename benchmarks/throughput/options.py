@@ -1,0 +1,89 @@
+"""The command line: which cells, which rigs, how often, and where the results go.
+
+Read before the peers' environment is made, so that a mistyped name costs no installation; therefore
+only the standard library and plain data are imported here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.throughput.cells import CELLS, Cell
+from benchmarks.throughput.plan import FULL, QUICK, Plan
+from benchmarks.throughput.rigs.catalogue import CONTESTANTS, RigSpec
+
+_OUTPUT = Path("benchmarks") / "results" / "throughput"
+
+
+@dataclass(frozen=True)
+class Options:
+    cells: tuple[Cell, ...]
+    rigs: tuple[RigSpec, ...]
+    plan: Plan
+    output: Path
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """Understand the command line, or leave with a message."""
+    given = _parser().parse_args(arguments)
+    plan = QUICK if given.quick else FULL
+    if given.repeats is not None:
+        plan = dataclasses.replace(plan, repeats=given.repeats)
+    return Options(
+        cells=_cells(given.cells, given.quick),
+        rigs=tuple(rig for rig in CONTESTANTS if given.rigs is None or rig.name in given.rigs),
+        plan=plan,
+        output=given.output,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.throughput",
+        description="Shoal and its peers side by side, as ratios to what the machine can do.",
+    )
+    parser.add_argument("--quick", action="store_true", help="the main cells, few repeats, under two minutes")
+    parser.add_argument(
+        "--cells",
+        type=lambda text: _known(parser, "cell", text, [cell.name for cell in CELLS]),
+        help="comma-separated, such as 300us-x20,50us-x20",
+    )
+    parser.add_argument(
+        "--rigs",
+        type=lambda text: _known(parser, "rig", text, [rig.name for rig in CONTESTANTS]),
+        help="comma-separated, such as shoal-shm,gymnasium-async; ideal always takes part",
+    )
+    parser.add_argument("--repeats", type=_positive, help="repeats per cell and rig")
+    parser.add_argument("--output", type=Path, default=_OUTPUT, metavar="DIR")
+    return parser
+
+
+def _known(parser: argparse.ArgumentParser, kind: str, text: str, names: Sequence[str]) -> tuple[str, ...]:
+    chosen = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in chosen:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(names)}"
+            parser.error(f"no {kind} is called {name!r}; {hint}")
+    return chosen
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not a number of repeats; use 1 or more")
+    return number
+
+
+def _cells(names: Sequence[str] | None, quick: bool) -> tuple[Cell, ...]:
+    if names is not None:
+        return tuple(cell for cell in CELLS if cell.name in names)
+    if quick:
+        # Starting hundreds of processes for every repeat is what takes longest in a full run.
+        return tuple(dataclasses.replace(cell, max_processes=64) for cell in CELLS if cell.quick)
+    return CELLS

@@ -1,0 +1,111 @@
+"""Fixtures that every test has: the backends, and the proof that nothing was left behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+
+from shoal import ParallelEnv
+
+BACKENDS = ("serial", "threads", "pipes", "shm")
+PROCESS_BACKENDS = ("pipes", "shm")
+WAYS_TO_START = tuple((backend, method) for backend in PROCESS_BACKENDS for method in ("forkserver", "spawn", "fork"))
+
+# Without shrinking: an example here starts processes, and a failing one is small enough to read.
+settings.register_profile(
+    "shoal",
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("shoal")
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    """Every backend."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(params=PROCESS_BACKENDS)
+def process_backend(request: pytest.FixtureRequest) -> str:
+    """Every backend with worker processes."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(
+    params=[("serial", None), ("threads", None), *WAYS_TO_START], ids=lambda way: "-".join(filter(None, way))
+)
+def way(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Every backend with every start method, as keywords."""
+    name, method = request.param
+    return {"backend": name, "start_method": method}
+
+
+@pytest.fixture
+def make(backend: str) -> Iterator[Callable[..., ParallelEnv]]:
+    """A factory of environments on every backend, closed at the end."""
+    yield from _maker({"backend": backend, "num_workers": 2})
+
+
+@pytest.fixture
+def make_any_way(way: dict[str, Any]) -> Iterator[Callable[..., ParallelEnv]]:
+    """A factory of environments on every backend and start method, closed at the end."""
+    yield from _maker({**way, "num_workers": 2})
+
+
+def _maker(defaults: dict[str, Any]) -> Iterator[Callable[..., ParallelEnv]]:
+    made: list[ParallelEnv] = []
+
+    def make(env_fns: Any, **keywords: Any) -> ParallelEnv:
+        made.append(ParallelEnv(env_fns, **{**defaults, **keywords}))
+        return made[-1]
+
+    yield make
+    for envs in made:
+        envs.close(terminate=True) if envs._pending else envs.close()
+
+
+class Belongings:
+    """What this process holds: children, descriptors, threads, shared memory."""
+
+    def __init__(self) -> None:
+        gc.collect()
+        self.children = {child.pid for child in psutil.Process().children(recursive=True)}
+        self.descriptors = len(os.listdir("/proc/self/fd"))
+        self.threads = set(threading.enumerate())
+        self.shared = set(os.listdir("/dev/shm"))
+        self.temporary = set(Path("/tmp").glob("shoal-*"))
+
+    def left_since(self, before: Belongings) -> list[str]:
+        left = [f"child {pid}" for pid in self.children - before.children]
+        left += [f"thread {thread.name}" for thread in self.threads - before.threads]
+        left += [f"/dev/shm/{name}" for name in self.shared - before.shared]
+        left += [str(path) for path in self.temporary - before.temporary]
+        if self.descriptors > before.descriptors:
+            left.append(f"{self.descriptors - before.descriptors} descriptors")
+        return left
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> Iterator[None]:
+    """Every test must leave this process as it found it."""
+    before = Belongings()
+    yield
+    deadline = time.monotonic() + 5.0
+    while (left := Belongings().left_since(before)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not left, f"left behind: {left}"
