@@ -87,14 +87,12 @@ class Belongings:
         self.children = {child.pid for child in psutil.Process().children(recursive=True)}
         self.descriptors = len(os.listdir("/proc/self/fd"))
         self.threads = set(threading.enumerate())
-        self.shared = set(os.listdir("/dev/shm"))
-        self.temporary = set(Path("/tmp").glob("shoal-*"))
+        self.files = {path for folder in ("/dev/shm", "/tmp") for path in Path(folder).glob("*shoal-*")}
 
     def left_since(self, before: Belongings) -> list[str]:
         left = [f"child {pid}" for pid in self.children - before.children]
         left += [f"thread {thread.name}" for thread in self.threads - before.threads]
-        left += [f"/dev/shm/{name}" for name in self.shared - before.shared]
-        left += [str(path) for path in self.temporary - before.temporary]
+        left += [str(path) for path in self.files - before.files]
         if self.descriptors > before.descriptors:
             left.append(f"{self.descriptors - before.descriptors} descriptors")
         return left

@@ -123,10 +123,10 @@ class ReturningEnv(CountingEnv):
 
 
 class SlowEnv(CountingEnv):
-    """Sleeps in ``step`` as long as the action says, in tenths of a second."""
+    """Sleeps in ``step`` as long as the action says, in quarters of a second."""
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        time.sleep(float(action) / 10)
+        time.sleep(float(action) / 4)
         return super().step(action)
 
 

@@ -503,7 +503,7 @@ def test_a_step_timeout_without_processes_says_that_it_has_no_effect() -> None:
 def test_a_dead_worker_is_named_with_its_environment_and_signal(
     process_backend: str, method: str, how: str, said: str
 ) -> None:
-    fns = [counting(100), counting(100), functools.partial(DyingEnv, how), counting(100)]
+    fns: list[Any] = [counting(100), counting(100), functools.partial(DyingEnv, how), counting(100)]
     envs = ParallelEnv(fns, backend=process_backend, num_workers=2, start_method=method)
     envs.reset()
     with pytest.raises(WorkerDied, match=said) as caught:

@@ -165,6 +165,6 @@ def test_large_observations_and_infos_pass_through(make: Make) -> None:
     actions = envs.action_space.sample()
     observation, *_, info = envs.step(actions)
     assert observation["pixels"].shape == (3, 1024, 1024)
-    for row, (given,) in enumerate(info["given"]):
-        assert np.array_equal(given["pixels"], actions["pixels"][row])
-        assert given["text"] == actions["text"][row]
+    for row, (action,) in enumerate(info["given"]):
+        assert np.array_equal(action["pixels"], actions["pixels"][row])
+        assert action["text"] == actions["text"][row]

@@ -59,7 +59,7 @@ def make(
     The other arguments are those of :class:`ParallelEnv`.
     """
     _check_for_typos(env_kwargs)
-    env_fns, spec = _factories(env, num_envs, env_kwargs)
+    env_fns, spec = factories_of(env, num_envs, env_kwargs)
     envs = ParallelEnv(
         env_fns,
         backend=backend,
@@ -85,7 +85,8 @@ def register_with_gymnasium() -> None:
         gymnasium.register("shoal/Parallel-v0", vector_entry_point="shoal.vector.making:make_vec_entry_point")
 
 
-def _factories(env: Any, num_envs: int | None, keywords: dict[str, Any]) -> tuple[list[EnvFn], EnvSpec | None]:
+def factories_of(env: Any, num_envs: int | None, keywords: dict[str, Any]) -> tuple[list[EnvFn], EnvSpec | None]:
+    """One factory per environment, and the registration they come from if they come from one."""
     if num_envs is not None and (isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1):
         raise ConfigurationError(f"num_envs must be a whole number of at least 1, got {num_envs!r}")
     if isinstance(env, str | EnvSpec):

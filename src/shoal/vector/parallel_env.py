@@ -109,7 +109,7 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
             start_method=self.plan.start_method,
         )
         # Closes when this object is collected or the program ends, whichever comes first.
-        self._finalizer = weakref.finalize(self, self._pool.close, 1.0)
+        self._finalizer = weakref.finalize(self, self._pool.close, 1.0, quietly=True)
         try:
             self._describe(observation_mode)
         except BaseException:

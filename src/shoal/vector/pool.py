@@ -193,13 +193,14 @@ class Pool:
             f"Nothing is lost: call `{name}_wait` again for the same results, or close()."
         )
 
-    def close(self, grace: float) -> None:
+    def close(self, grace: float, *, quietly: bool = False) -> None:
         """End everything, within about ``grace`` seconds. Harmless in a forked child, and when repeated."""
         if self._closed or os.getpid() != self._owner:
             return
         self._closed = True
         if hasattr(self, "backend"):
-            self.backend.close(grace)
+            for late in self.backend.close(grace):
+                logger.log(logging.DEBUG if quietly else logging.WARNING, late)
         self.__dict__.pop("arena", None)
 
 

@@ -57,5 +57,5 @@ class Backend(Protocol):
     def kill(self, worker: int) -> None:
         """End a runner at once, where that is possible."""
 
-    def close(self, grace: float) -> None:
-        """Close all environments and end all runners, within about ``grace`` seconds. May be called twice."""
+    def close(self, grace: float) -> list[str]:
+        """Close all environments and end all runners, within about ``grace`` seconds; returns who had to be left or killed."""

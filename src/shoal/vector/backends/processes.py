@@ -185,11 +185,12 @@ class ProcessBackend:
         """End a worker and whatever it has started."""
         self._members[worker].process.kill()
 
-    def close(self, grace: float) -> None:
+    def close(self, grace: float) -> list[str]:
         """Ask, wait, then insist."""
         if self._waiter is None:
             self._release()
-            return
+            return []
+        late = []
         started = [worker for worker, member in enumerate(self._members) if hasattr(member, "process")]
         if grace > 0:
             for worker in started:
@@ -204,13 +205,14 @@ class ProcessBackend:
         for worker in started:
             member = self._members[worker]
             if not member.dead and grace > 0:
-                logger.warning(
-                    "worker %d (pid %d) did not end within %.1f s of close(): it was busy with environment %s; it is killed",
-                    worker, member.process.pid, grace, self.progress(worker),
-                )  # fmt: skip
+                late.append(
+                    f"worker {worker} (pid {member.process.pid}) did not end within {grace:.1f} s of close(): "
+                    f"it was busy with environment {self.progress(worker)}; it is killed"
+                )
             member.process.kill()  # also what its environments have started
             member.process.wait(time.monotonic() + 2.0)
         self._release()
+        return late
 
     def _release(self) -> None:
         for member in self._members:

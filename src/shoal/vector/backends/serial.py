@@ -71,8 +71,9 @@ class SerialBackend:
     def kill(self, worker: int) -> None:
         """Impossible in the caller's own thread."""
 
-    def close(self, grace: float) -> None:
+    def close(self, grace: float) -> list[str]:
         """Close all environments."""
         self._posted.clear()
         for runner in self.runners:
             runner.slice.close()
+        return []

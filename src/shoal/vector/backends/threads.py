@@ -8,7 +8,6 @@ them answer into one queue::
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from queue import Empty, SimpleQueue
@@ -19,8 +18,6 @@ from shoal.vector.backends.serial import private_arena
 from shoal.vector.layout import Arena
 from shoal.vector.messages import Attachment, Command, Event, Op, Outcome, Reply
 from shoal.vector.runner import Runner
-
-logger = logging.getLogger(__name__)
 
 
 class ThreadsBackend:
@@ -78,20 +75,21 @@ class ThreadsBackend:
     def kill(self, worker: int) -> None:
         """Impossible: Python cannot end a thread."""
 
-    def close(self, grace: float) -> None:
-        """Let each thread close its environments. One that does not come back in time is left behind, and said."""
+    def close(self, grace: float) -> list[str]:
+        """Let each thread close its environments. One that does not come back in time is left behind."""
+        late = []
         deadline = time.monotonic() + grace
         for commands in self._commands:
             commands.put(Command(0, Op.CLOSE))
         for worker, thread in enumerate(self._threads):
             thread.join(max(0.0, deadline - time.monotonic()))
             if thread.is_alive():
-                logger.warning(
-                    "environment %s did not return within %.1f s of close(); its thread cannot be ended and is left behind",
-                    self.progress(worker),
-                    grace,
+                late.append(
+                    f"environment {self.progress(worker)} did not return within {grace:.1f} s of close(); "
+                    "its thread cannot be ended and is left behind"
                 )
         self._threads.clear()
+        return late
 
 
 def _serve(worker: int, runner: Runner, commands: SimpleQueue[Command], answers: SimpleQueue[Event]) -> None:

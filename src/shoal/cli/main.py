@@ -1,0 +1,42 @@
+"""``shoal``: one verb per module, put together here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import gymnasium
+from rich.console import Console
+from tyro.extras import SubcommandApp
+
+from shoal import ShoalError, __version__
+from shoal.cli.bench import bench
+from shoal.cli.demo import demo
+from shoal.cli.envs import envs
+
+app = SubcommandApp()
+app.command(envs)
+app.command(bench)
+app.command(demo)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given in (["--version"], ["-V"]):
+        Console().print(f"shoal {__version__}", highlight=False)
+        return 0
+    description = "Many environments, moving as one. `shoal VERB --help` explains a verb."
+    try:
+        app.cli(args=given or ["--help"], prog="shoal", description=description)
+    except (ShoalError, gymnasium.error.Error) as error:
+        Console(stderr=True).print(f"[red]error:[/red] {error}", highlight=False, soft_wrap=True)
+        return 1
+    except KeyboardInterrupt:
+        Console(stderr=True).print("stopped")
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
