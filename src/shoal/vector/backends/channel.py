@@ -43,7 +43,7 @@ class Frame(NamedTuple):
 _NOTHING = memoryview(b"")
 
 
-def parse_header(data: memoryview, max_pickled: int, max_raw: int) -> tuple[int, int, int, int, int]:
+def parse_header(data: memoryview | bytearray, max_pickled: int, max_raw: int) -> tuple[int, int, int, int, int]:
     """Generation, sequence, kind and the two lengths; refuses what is not ours or too large to be."""
     magic, generation, sequence, kind, pickled, raw = HEADER.unpack_from(data)
     if magic != MAGIC:
@@ -64,6 +64,7 @@ class Channel:
         self.socket = sock
         self.max_raw = 0
         self._outbox: deque[memoryview] = deque()
+        self._inbox = bytearray(RECEIVE)
         self._partial = bytearray()
         self._body: memoryview | None = None
         self._body_filled = 0
@@ -84,6 +85,11 @@ class Channel:
         # The arena may change before the socket takes it, so raw parts are copied once they have to wait.
         self._outbox.extend([memoryview(header + pickled), *(memoryview(bytes(part)) for part in raw)])
         return self.flush()
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether something waits for room in the socket."""
+        return bool(self._outbox)
 
     def flush(self) -> bool:
         """Send what is in the outbox, as far as the socket takes it; returns whether it is empty now."""
@@ -112,10 +118,8 @@ class Channel:
                 if self._body is not None:
                     count = self.socket.recv_into(self._body[self._body_filled :])
                     self._body_filled += count
-                    data = b""
                 else:
-                    data = self.socket.recv(RECEIVE)
-                    count = len(data)
+                    count = self.socket.recv_into(self._inbox)
             except BlockingIOError:
                 return frames, False
             except ConnectionResetError:
@@ -126,14 +130,20 @@ class Channel:
                 if self._body_filled == len(self._body):
                     frames.append(self._complete(self._body))
                 continue
-            self._split(data, frames)
-            if len(data) < RECEIVE and self._body is None:
+            self._split(count, frames)
+            if count < RECEIVE and self._body is None:
                 # The socket was emptied: asking once more would only cost a call.
                 return frames, False
 
-    def _split(self, data: bytes, frames: list[Frame]) -> None:
-        self._partial += data
-        view = memoryview(bytes(self._partial)) if len(self._partial) != len(data) else memoryview(data)
+    def _split(self, count: int, frames: list[Frame]) -> None:
+        """Take messages out of the ``count`` bytes that have just arrived."""
+        if count == HEADER.size and not self._partial:
+            # An ordinary step's reply: nothing but a header, and nothing behind it.
+            header = parse_header(self._inbox, MAX_PICKLED, self.max_raw)
+            if header[3] == header[4] == 0:
+                frames.append(Frame(header[0], header[1], header[2], _NOTHING, _NOTHING))
+                return
+        view = memoryview(bytes(self._partial + self._inbox[:count]))
         offset = 0
         while len(view) - offset >= HEADER.size:
             self._header = parse_header(view[offset:], MAX_PICKLED, self.max_raw)

@@ -123,24 +123,25 @@ class ProcessBackend:
             assert self._arena is not None
             raw = pack(self._arena.actions, payload.rows if payload else member.recipe.rows)
         if not member.channel.send(member.generation, command.sequence, command.op, pickled, raw):
-            self._waiter.watch_for_room(worker, member.channel.socket.fileno(), True)
+            self._waiter.watch_for_room(worker, True)
 
     def poll(self, timeout: float | None) -> list[Event]:
         """Wait, then take everything that is there: first what workers sent, then who died."""
         assert self._waiter is not None
         events: list[Event] = []
-        for worker in self._waiter.wait(timeout):
+        talking, ended = self._waiter.wait(timeout)
+        for worker in talking:
             member = self._members[worker]
-            if member.dead:
-                continue
-            if not member.channel.flush():
-                pass
-            elif self._waiter.wants_room(worker):
-                self._waiter.watch_for_room(worker, member.channel.socket.fileno(), False)
+            if member.channel.has_unsent and member.channel.flush():
+                self._waiter.watch_for_room(worker, False)
             frames, closed = member.channel.receive()
             for frame in frames:
                 self._take(worker, member, frame, events)
-            if closed or member.process.check():
+            if closed:
+                self._bury(worker, member, events)
+        for worker in ended:
+            member = self._members[worker]
+            if not member.dead and member.process.check():
                 self._bury(worker, member, events)
         return events
 

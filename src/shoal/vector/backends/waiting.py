@@ -10,29 +10,41 @@ import os
 import select
 import selectors
 import time
-from collections.abc import Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from shoal.vector.backends.fork_guard import disown, own
 from shoal.vector.backends.shared_buffer import is_portable
 
 SPIN_SECONDS = 100e-6
+ASK_SECONDS = 0.25
+
+
+class Ready(NamedTuple):
+    """Workers that have something to tell."""
+
+    talking: list[int]
+    """They have sent something, have closed their socket, or have room for what waits to be sent."""
+    ended: list[int]
+    """Their process may have ended."""
 
 
 class Waiter(Protocol):
     """Waits until a worker has sent something, or ended."""
 
-    def watch(self, worker: int, channel: int, sentinel: int) -> None: ...
+    def watch(self, worker: int, channel: int, sentinel: int) -> None:
+        """Begin to watch a worker."""
 
-    def watch_for_room(self, worker: int, channel: int, wanted: bool) -> None: ...
+    def watch_for_room(self, worker: int, wanted: bool) -> None:
+        """Also report when the worker's socket takes more, or no longer."""
 
-    def wants_room(self, worker: int) -> bool: ...
+    def wait(self, timeout: float | None) -> Ready:
+        """Until something happens, or for ``timeout`` seconds."""
 
-    def wait(self, timeout: float | None) -> Iterable[int]: ...
+    def forget(self, worker: int) -> None:
+        """Stop watching a worker."""
 
-    def forget(self, worker: int) -> None: ...
-
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Stop watching anybody."""
 
 
 def make_waiter() -> Waiter:
@@ -46,41 +58,43 @@ class EpollWaiter:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         own(self._epoll.fileno())
-        self._workers: dict[int, int] = {}
-        self._wants_room: set[int] = set()
+        self._channels: dict[int, int] = {}
+        self._sentinels: dict[int, int] = {}
 
     def watch(self, worker: int, channel: int, sentinel: int) -> None:
-        for descriptor in (channel, sentinel):
-            if descriptor >= 0:
-                self._workers[descriptor] = worker
-                self._epoll.register(descriptor, select.EPOLLIN)
+        self._channels[channel] = worker
+        self._epoll.register(channel, select.EPOLLIN)
+        if sentinel >= 0:
+            self._sentinels[sentinel] = worker
+            self._epoll.register(sentinel, select.EPOLLIN)
 
-    def watch_for_room(self, worker: int, channel: int, wanted: bool) -> None:
-        self._epoll.modify(channel, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
-        (self._wants_room.add if wanted else self._wants_room.discard)(worker)
+    def watch_for_room(self, worker: int, wanted: bool) -> None:
+        for channel, owner in self._channels.items():
+            if owner == worker:
+                self._epoll.modify(channel, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
 
-    def wants_room(self, worker: int) -> bool:
-        return worker in self._wants_room
-
-    def wait(self, timeout: float | None) -> Iterable[int]:
+    def wait(self, timeout: float | None) -> Ready:
         poll = self._epoll.poll
-        ready = poll(0)
-        if not ready and timeout != 0:
+        found = poll(0)
+        if not found and timeout != 0:
             clock, give_way = time.perf_counter, os.sched_yield
             stop = clock() + (SPIN_SECONDS if timeout is None else min(SPIN_SECONDS, timeout))
-            while not ready and clock() < stop:
+            while not found and clock() < stop:
                 give_way()
-                ready = poll(0)
-            if not ready:
-                ready = poll(timeout)
-        workers = self._workers
-        return {workers[descriptor] for descriptor, _ in ready}
+                found = poll(0)
+            if not found:
+                found = poll(timeout)
+        channels, sentinels = self._channels, self._sentinels
+        return Ready(
+            [channels[descriptor] for descriptor, _ in found if descriptor in channels],
+            [sentinels[descriptor] for descriptor, _ in found if descriptor in sentinels],
+        )
 
     def forget(self, worker: int) -> None:
-        for descriptor in [fd for fd, owner in self._workers.items() if owner == worker]:
-            self._epoll.unregister(descriptor)
-            del self._workers[descriptor]
-        self._wants_room.discard(worker)
+        for watched in (self._channels, self._sentinels):
+            for descriptor in [descriptor for descriptor, owner in watched.items() if owner == worker]:
+                self._epoll.unregister(descriptor)
+                del watched[descriptor]
 
     def close(self) -> None:
         disown(self._epoll.fileno())
@@ -88,29 +102,23 @@ class EpollWaiter:
 
 
 class PortableWaiter:
-    """A selector over the sockets; a closed socket stands for an ended process."""
+    """A selector over the sockets; now and then it asks whether the processes are still there."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._channels: dict[int, int] = {}
-        self._wants_room: set[int] = set()
 
     def watch(self, worker: int, channel: int, sentinel: int) -> None:
         self._channels[worker] = channel
         self._selector.register(channel, selectors.EVENT_READ, worker)
 
-    def watch_for_room(self, worker: int, channel: int, wanted: bool) -> None:
+    def watch_for_room(self, worker: int, wanted: bool) -> None:
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wanted else 0)
-        self._selector.modify(channel, events, worker)
-        (self._wants_room.add if wanted else self._wants_room.discard)(worker)
+        self._selector.modify(self._channels[worker], events, worker)
 
-    def wants_room(self, worker: int) -> bool:
-        return worker in self._wants_room
-
-    def wait(self, timeout: float | None) -> Iterable[int]:
-        ready = self._selector.select(0 if timeout == 0 else min(timeout or 0.5, 0.5))
-        # Nothing for a while: a process may have died while a grandchild holds its socket open.
-        return {key.data for key, _ in ready} or list(self._channels)
+    def wait(self, timeout: float | None) -> Ready:
+        found = self._selector.select(ASK_SECONDS if timeout is None else min(timeout, ASK_SECONDS))
+        return Ready([key.data for key, _ in found], [] if found else list(self._channels))
 
     def forget(self, worker: int) -> None:
         self._selector.unregister(self._channels.pop(worker))

@@ -1,0 +1,64 @@
+"""The ``shoal`` command, as a person uses it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import shoal
+
+
+def run(*arguments: str, expect: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "shoal.cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        env=wide_terminal(),
+    )
+    assert done.returncode == expect, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout + done.stderr
+
+
+def wide_terminal() -> dict[str, str]:
+    import os
+
+    return {**os.environ, "COLUMNS": "160", "NO_COLOR": "1"}
+
+
+def test_version() -> None:
+    assert run("--version") == f"shoal {shoal.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_help_names_the_verbs(arguments: list[str]) -> None:
+    text = run(*arguments)
+    assert all(verb in text for verb in ("envs", "bench", "demo"))
+
+
+def test_envs_lists_what_is_registered() -> None:
+    text = run("envs", "cartpole-v")
+    assert "CartPole-v1" in text
+    assert "Pendulum" not in text
+    assert "No registered environment has 'nonsense' in its id" in run("envs", "nonsense")
+
+
+def test_demo_proves_that_the_results_are_identical() -> None:
+    text = run("demo", "--num-envs", "5", "--rounds", "30")
+    assert "Identical: every observation, reward, flag and info of 150 steps" in text
+    assert all(backend in text for backend in ("serial", "threads", "pipes", "shm"))
+
+
+def test_bench_measures_shoal_beside_gymnasium() -> None:
+    text = run("bench", "--quick", "--num-envs", "3", "--seconds", "0.01", "--repeats", "1")
+    for name in ("SyncVectorEnv", "AsyncVectorEnv", "shoal serial", "shoal threads", "shoal pipes", "shoal shm"):
+        assert name in text
+
+
+def test_a_verb_or_an_environment_that_does_not_exist_is_explained() -> None:
+    assert "Available subcommands: envs, bench, demo" in run("bnech", expect=2)
+    assert "error: Environment `NoSuch` doesn't exist." in run("demo", "NoSuch-v0", expect=1)
+    assert "error: num_envs must be a whole number of at least 1, got 0" in run("demo", "--num-envs", "0", expect=1)

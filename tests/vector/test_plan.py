@@ -1,0 +1,61 @@
+"""What is chosen when the choice is ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shoal import BackendUnavailable, ParallelEnv
+from shoal.vector import backends, cpus, plan
+from tests.envs import counting
+
+
+def test_auto_is_serial_where_processes_gain_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert plan.make_plan(1, "auto", None, None).backend == "serial"
+    monkeypatch.setattr(plan, "usable_cpus", lambda: 1)
+    assert plan.make_plan(64, "auto", None, None).reason == "there is one processor, which a plain loop uses best"
+
+
+def test_auto_uses_every_processor_but_no_more_workers_than_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "usable_cpus", lambda: 8)
+    chosen = plan.make_plan(64, "auto", None, None)
+    assert (chosen.backend, chosen.num_workers) == ("shm", 8)
+    assert plan.make_plan(3, "shm", None, None).num_workers == 3
+    assert plan.make_plan(3, "shm", 50, None).num_workers == 3
+    assert plan.make_plan(3, "serial", 50, None).num_workers == 1
+
+
+def test_without_processes_auto_is_serial_and_others_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "processes_unavailable", lambda: "no processes here")
+    monkeypatch.setattr(plan, "processes_unavailable", lambda: "no processes here")
+    with ParallelEnv([counting()] * 4) as envs:
+        assert (envs.plan.backend, envs.plan.reason) == ("serial", "no processes here")
+    with pytest.raises(BackendUnavailable, match='backend="shm" cannot run here: no processes here. Use "serial"'):
+        ParallelEnv([counting()] * 4, backend="shm")
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"cpu.max": "150000 100000"}, 1.5),
+        ({"cpu.max": "max 100000"}, None),
+        ({"cpu/cpu.cfs_quota_us": "400000", "cpu/cpu.cfs_period_us": "100000"}, 4.0),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
+        ({}, None),
+        ({"cpu.max": "nonsense"}, None),
+    ],
+)
+def test_the_control_groups_quota_is_read(tmp_path: Path, files: dict[str, str], expected: float | None) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert cpus._cgroup_quota(tmp_path) == expected
+
+
+def test_a_quota_limits_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)))
+    monkeypatch.setattr(cpus, "_cgroup_quota", lambda: 2.5)
+    assert cpus.usable_cpus() == 3
+    monkeypatch.setattr(cpus, "_cgroup_quota", lambda: None)
+    assert cpus.usable_cpus() == 16
