@@ -17,7 +17,7 @@ from shoal.vector.errors import InvalidAction
 from shoal.vector.layout import Arena, Array, Branch, FixedLeaf, Layout, LooseLeaf, Node, Rows, as_index
 from shoal.vector.observations import LooseValues, shortened
 
-FEW = 16  # up to so many numbers, a loop is quicker than NumPy
+FEW = 64  # up to so many numbers, a loop is quicker than NumPy
 
 Check = Callable[[Any, list[Array], list[Sequence[Any]]], None]
 

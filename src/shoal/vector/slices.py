@@ -27,8 +27,6 @@ Progress = Any
 
 FEW = 8  # up to so many environments, taking results one by one is quicker
 NUMBERS = frozenset((float, int, np.float64, np.float32))
-FLAGS = frozenset((bool, np.bool_))
-INFOS = frozenset((dict,))
 NOT_CALLABLE = frozenset(("reset", "step", "close"))
 
 
@@ -74,7 +72,7 @@ class LoopSlice:
         self._writer = writer
         self._reward, self._terminated, self._truncated = arena.reward, arena.terminated, arena.truncated
         # Memory views take single numbers faster than arrays do.
-        arrays = ((arena.reward, "d"), (arena.terminated, "?"), (arena.truncated, "?"))
+        arrays = ((arena.reward, "d"), (arena.terminated, "B"), (arena.truncated, "B"))
         self._number_views: list[Any] = [array.data.cast("B").cast(code) for array, code in arrays]  # type: ignore[call-overload]
 
     def step_rows(self, rows: Rows, actions: Iterable[Any], outcome: Outcome) -> list[Finished]:
@@ -112,23 +110,26 @@ class LoopSlice:
         return results
 
     def _take_together(self, rows: range, results: list[Any], outcome: Outcome) -> list[Finished] | None:
-        """Take in many results at once; ``None``, with nothing done, unless all of them are as they should be."""
+        """Take in many results at once; ``None`` unless all of them are as they should be.
+
+        Everything here is a single call over all rows, for speed; what none of these calls accepts is looked at one by one.
+        """
         try:
             observations, rewards, terminateds, truncateds, infos = zip(*results, strict=True)
+            terminated, truncated = bytes(terminateds), bytes(truncateds)
+            self._reward[rows.start : rows.stop] = rewards
         except (TypeError, ValueError):
             return None
-        kinds = set(map(type, rewards)), {*map(type, terminateds), *map(type, truncateds)}, set(map(type, infos))
-        if not (kinds[0] <= NUMBERS and kinds[1] <= FLAGS and kinds[2] <= INFOS):
+        if (terminated + truncated).translate(None, b"\0\1") or set(map(type, rewards)) - NUMBERS:
             return None
-        if not self._writer.write_together(rows, observations):
+        if set(map(type, infos)) != {dict} or not self._writer.write_together(rows, observations):
             return None
-        index = slice(rows.start, rows.stop)
-        terminated, truncated = self._terminated[index], self._truncated[index]
-        self._reward[index] = rewards
-        terminated[:] = terminateds
-        truncated[:] = truncateds
-        ended = np.flatnonzero(terminated | truncated).tolist() if any(terminateds) or any(truncateds) else []
-        finished = [Finished(rows[place], observations[place], infos[place]) for place in ended]
+        _, terminated_at, truncated_at = self._number_views
+        terminated_at[rows.start : rows.stop] = terminated
+        truncated_at[rows.start : rows.stop] = truncated
+        ended: list[int] = []
+        if 1 in terminated or 1 in truncated:
+            ended = [place for place, flags in enumerate(zip(terminated, truncated, strict=True)) if any(flags)]
         if any(infos):
             is_ended = set(ended)
             outcome.infos.extend(
@@ -136,7 +137,7 @@ class LoopSlice:
                 for place, (row, info) in enumerate(zip(rows, infos, strict=True))
                 if info and place not in is_ended
             )
-        return finished
+        return [Finished(rows[place], observations[place], infos[place]) for place in ended]
 
     def _take_each(self, rows: Rows, results: list[Any], outcome: Outcome) -> list[Finished]:
         """Take in results one by one, and find out which of them breaks the contract."""

@@ -15,12 +15,16 @@ can never both be waiting for the other to read. ``WorkerChannel`` is the worker
 
 from __future__ import annotations
 
+import functools
+import select
 import socket
 import struct
 import threading
+import time
 from collections import deque
 from typing import NamedTuple
 
+from shoal.vector.backends.patience import SPIN_SECONDS, look
 from shoal.vector.errors import ProtocolError
 
 HEADER = struct.Struct("<IIQIIQ")
@@ -74,14 +78,15 @@ class Channel:
         self, generation: int, sequence: int, kind: int, pickled: bytes = b"", raw: list[memoryview] | None = None
     ) -> bool:
         """Send, or keep for later; returns whether everything is on its way."""
-        raw = raw or []
-        header = HEADER.pack(MAGIC, generation, sequence, kind, len(pickled), sum(map(len, raw)))
         if not pickled and not raw and not self._outbox:
+            header = HEADER.pack(MAGIC, generation, sequence, kind, 0, 0)
             try:
                 if self.socket.send(header) == HEADER.size:
                     return True
             except (BlockingIOError, BrokenPipeError, ConnectionResetError):
                 pass
+        raw = raw or []
+        header = HEADER.pack(MAGIC, generation, sequence, kind, len(pickled), sum(map(len, raw)))
         # The arena may change before the socket takes it, so raw parts are copied once they have to wait.
         self._outbox.extend([memoryview(header + pickled), *(memoryview(bytes(part)) for part in raw)])
         return self.flush()
@@ -173,20 +178,25 @@ class WorkerChannel:
         sock.setblocking(True)
         self.socket = sock
         self._sending = threading.Lock()
+        self._last_wait = 0.0
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
+        self._look = functools.partial(self._poll.poll, 0)
 
     def send(
         self, generation: int, sequence: int, kind: int, pickled: bytes = b"", raw: list[memoryview] | None = None
     ) -> None:
         """Send, and wait until it is on its way."""
-        raw = raw or []
-        header = HEADER.pack(MAGIC, generation, sequence, kind, len(pickled), sum(map(len, raw)))
+        raw_size = sum(map(len, raw)) if raw else 0
+        header = HEADER.pack(MAGIC, generation, sequence, kind, len(pickled), raw_size)
         with self._sending:
             self.socket.sendall(header + pickled if pickled else header)
-            for part in raw:
+            for part in raw or ():
                 self.socket.sendall(part)
 
     def receive(self) -> Frame | None:
         """The next message, or ``None`` when the caller is gone."""
+        self._wait()
         head = self._exactly(HEADER.size)
         if head is None:
             return None
@@ -195,6 +205,14 @@ class WorkerChannel:
         if body is None:
             return None
         return Frame(generation, sequence, kind, body[:pickled], body[pickled:])
+
+    def _wait(self) -> None:
+        found, waited = look(self._look, SPIN_SECONDS if self._last_wait < SPIN_SECONDS else 0.0)
+        if not found:
+            begin = time.perf_counter()
+            self._poll.poll()
+            waited += time.perf_counter() - begin
+        self._last_wait = waited
 
     def _exactly(self, size: int) -> memoryview | None:
         try:

@@ -129,7 +129,7 @@ class ProcessBackend:
         """Wait, then take everything that is there: first what workers sent, then who died."""
         assert self._waiter is not None
         events: list[Event] = []
-        talking, ended = self._waiter.wait(timeout)
+        talking, ended = self._waiter.wait(timeout, sum(member.awaited is not None for member in self._members))
         for worker in talking:
             member = self._members[worker]
             if member.channel.has_unsent and member.channel.flush():

@@ -1,21 +1,21 @@
 """Waiting for workers: who has sent something, and who has ended.
 
-On Linux one persistent epoll watches the sockets and the processes. Before it goes to sleep it looks a few times and yields
-the processor in between: being woken costs more than many short steps do.
+On Linux one persistent epoll watches the sockets and the processes.
 """
 
 from __future__ import annotations
 
-import os
+import functools
 import select
 import selectors
 import time
 from typing import NamedTuple, Protocol
 
 from shoal.vector.backends.fork_guard import disown, own
+from shoal.vector.backends.patience import SPIN_SECONDS, look
 from shoal.vector.backends.shared_buffer import is_portable
+from shoal.vector.cpus import usable_cpus
 
-SPIN_SECONDS = 100e-6
 ASK_SECONDS = 0.25
 
 
@@ -37,8 +37,8 @@ class Waiter(Protocol):
     def watch_for_room(self, worker: int, wanted: bool) -> None:
         """Also report when the worker's socket takes more, or no longer."""
 
-    def wait(self, timeout: float | None) -> Ready:
-        """Until something happens, or for ``timeout`` seconds."""
+    def wait(self, timeout: float | None, busy: int) -> Ready:
+        """Until something happens, or for ``timeout`` seconds, while ``busy`` workers are at work."""
 
     def forget(self, worker: int) -> None:
         """Stop watching a worker."""
@@ -60,6 +60,9 @@ class EpollWaiter:
         own(self._epoll.fileno())
         self._channels: dict[int, int] = {}
         self._sentinels: dict[int, int] = {}
+        self._processors = usable_cpus()
+        self._last_wait = 0.0
+        self._look = functools.partial(self._epoll.poll, 0)
 
     def watch(self, worker: int, channel: int, sentinel: int) -> None:
         self._channels[channel] = worker
@@ -73,17 +76,17 @@ class EpollWaiter:
             if owner == worker:
                 self._epoll.modify(channel, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
 
-    def wait(self, timeout: float | None) -> Ready:
-        poll = self._epoll.poll
-        found = poll(0)
+    def wait(self, timeout: float | None, busy: int) -> Ready:
+        # A free processor, or a wait that was short the last time: looking disturbs nobody, or not for long.
+        may_look = busy < self._processors or self._last_wait < SPIN_SECONDS
+        patience = SPIN_SECONDS if timeout is None else min(SPIN_SECONDS, timeout)
+        found, waited = look(self._look, patience if may_look else 0.0)
         if not found and timeout != 0:
-            clock, give_way = time.perf_counter, os.sched_yield
-            stop = clock() + (SPIN_SECONDS if timeout is None else min(SPIN_SECONDS, timeout))
-            while not found and clock() < stop:
-                give_way()
-                found = poll(0)
-            if not found:
-                found = poll(timeout)
+            begin = time.perf_counter()
+            found = self._epoll.poll(timeout)
+            waited += time.perf_counter() - begin
+        if busy >= self._processors:
+            self._last_wait = waited
         channels, sentinels = self._channels, self._sentinels
         return Ready(
             [channels[descriptor] for descriptor, _ in found if descriptor in channels],
@@ -116,7 +119,7 @@ class PortableWaiter:
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wanted else 0)
         self._selector.modify(self._channels[worker], events, worker)
 
-    def wait(self, timeout: float | None) -> Ready:
+    def wait(self, timeout: float | None, busy: int) -> Ready:
         found = self._selector.select(ASK_SECONDS if timeout is None else min(timeout, ASK_SECONDS))
         return Ready([key.data for key, _ in found], [] if found else list(self._channels))
 
