@@ -24,7 +24,7 @@ import time
 from collections import deque
 from typing import NamedTuple
 
-from shoal.vector.backends.patience import SPIN_SECONDS, look
+from shoal.vector.backends.patience import LONG_SECONDS, SPIN_SECONDS, look
 from shoal.vector.errors import ProtocolError
 
 HEADER = struct.Struct("<IIQIIQ")
@@ -178,7 +178,7 @@ class WorkerChannel:
         sock.setblocking(True)
         self.socket = sock
         self._sending = threading.Lock()
-        self._last_wait = 0.0
+        self._last_wait = self._arrived = 0.0
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
         self._look = functools.partial(self._poll.poll, 0)
@@ -207,12 +207,13 @@ class WorkerChannel:
         return Frame(generation, sequence, kind, body[:pickled], body[pickled:])
 
     def _wait(self) -> None:
-        found, waited = look(self._look, SPIN_SECONDS if self._last_wait < SPIN_SECONDS else 0.0)
+        begin = time.perf_counter()
+        may_look = self._last_wait < SPIN_SECONDS and begin - self._arrived < LONG_SECONDS
+        found, _ = look(self._look, SPIN_SECONDS if may_look else 0.0)
         if not found:
-            begin = time.perf_counter()
             self._poll.poll()
-            waited += time.perf_counter() - begin
-        self._last_wait = waited
+        self._arrived = time.perf_counter()
+        self._last_wait = self._arrived - begin
 
     def _exactly(self, size: int) -> memoryview | None:
         try:

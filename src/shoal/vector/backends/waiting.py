@@ -12,7 +12,7 @@ import time
 from typing import NamedTuple, Protocol
 
 from shoal.vector.backends.fork_guard import disown, own
-from shoal.vector.backends.patience import SPIN_SECONDS, look
+from shoal.vector.backends.patience import LONG_SECONDS, SPIN_SECONDS, look
 from shoal.vector.backends.shared_buffer import is_portable
 from shoal.vector.cpus import usable_cpus
 
@@ -77,8 +77,8 @@ class EpollWaiter:
                 self._epoll.modify(channel, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
 
     def wait(self, timeout: float | None, busy: int) -> Ready:
-        # A free processor, or a wait that was short the last time: looking disturbs nobody, or not for long.
-        may_look = busy < self._processors or self._last_wait < SPIN_SECONDS
+        # With a free processor, looking disturbs nobody; without one, it is only worth it for short waits.
+        may_look = self._last_wait < (LONG_SECONDS if busy < self._processors else SPIN_SECONDS)
         patience = SPIN_SECONDS if timeout is None else min(SPIN_SECONDS, timeout)
         found, waited = look(self._look, patience if may_look else 0.0)
         if not found and timeout != 0:
