@@ -342,9 +342,25 @@ def test_gymnasiums_own_keywords_are_understood() -> None:
         assert envs.plan.backend == "shm"
 
 
+def test_a_limit_of_concurrency_limits_the_workers() -> None:
+    with ParallelEnv([counting()] * 4, backend="threads", max_concurrency=3) as envs:
+        assert envs.plan.num_workers == 3
+    with ParallelEnv([counting()] * 4, backend="threads", max_concurrency=3, num_workers=2, worker=None) as envs:
+        assert envs.plan.num_workers == 2
+    with pytest.raises(ValueError, match="max_concurrency must be a whole number of at least 1, got 0"):
+        ParallelEnv([counting()], max_concurrency=0)
+    with pytest.raises(ValueError, match="a custom worker function is not supported"):
+        ParallelEnv([counting()], worker=print)  # type: ignore[arg-type]
+
+
 def test_environments_in_this_process_can_be_touched() -> None:
     with ParallelEnv([counting()] * 3, backend="serial") as envs:
         assert [type(env) for env in envs.envs] == [CountingEnv] * 3
+        envs.envs[1] = gymnasium.wrappers.TransformReward(envs.envs[1], lambda reward: -float(reward))
+        envs.reset()
+        assert envs.step([1, 1, 1])[1].tolist() == [1, -1, 1]
+    with ParallelEnv([counting()] * 3, backend="threads", num_workers=2) as envs:
+        assert len(envs.envs) == 3
     with ParallelEnv([counting()] * 3, backend="shm") as envs:
         with pytest.raises(AttributeError, match="live in other processes; use call"):
             _ = envs.envs

@@ -4,6 +4,7 @@
     ├── ConfigurationError (ValueError)      an argument that cannot work; nothing was started
     │   └── BackendUnavailable               this machine cannot run that backend
     ├── InvalidAction (ValueError)           a batch of actions was refused; nothing was sent
+    │   └── InvalidActionType (TypeError)    it was not even of the right kind
     ├── StateError                           a call that does not fit what happened before
     │   ├── ResetNeeded                      also gymnasium.error.ResetNeeded
     │   ├── Closed                           also gymnasium.error.ClosedEnvironmentError
@@ -44,6 +45,10 @@ class BackendUnavailable(ConfigurationError):
 
 class InvalidAction(ShoalError, ValueError):
     """A batch of actions was refused. Nothing was sent, and the next step is fine."""
+
+
+class InvalidActionType(InvalidAction, TypeError):
+    """A batch of actions was not even of the right kind: a single number, ``None``, a list for a dictionary."""
 
 
 class StateError(ShoalError):
@@ -109,6 +114,12 @@ class EnvError(ShoalError):
     """The exception itself, where it could be brought here."""
     others: tuple[EnvError, ...]
     """What other environments raised during the same call."""
+
+    message: str
+    """Everything above in words; ``args`` are those of the exception that the environment raised."""
+
+    def __str__(self) -> str:
+        return getattr(self, "message", "") or Exception.__str__(self)
 
     def __reduce__(self) -> Any:
         # The class may have been made for this one exception, so it is pickled as what it was made from.

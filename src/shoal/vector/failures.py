@@ -113,7 +113,7 @@ def raise_failures(failures: list[Failure], where: str) -> None:
     if others:
         indices = ", ".join(str(other.env_index) for other in others[:20])
         more = f"{len(others)} more environments" if len(others) > 1 else "One more environment"
-        first.args = (f"{first.args[0]}\n  {more} failed in the same call: {indices} (see the exception's .others).",)
+        first.message += f"\n  {more} failed in the same call: {indices} (see the exception's .others)."
     raise first
 
 
@@ -126,7 +126,8 @@ def as_error(failure: Failure, where: str) -> EnvError:
         except Exception:
             original = None
     error = _combined(original, EnvContractError if failure.is_contract else EnvError)
-    error.args = (_describe(failure, where),)
+    error.message = _describe(failure, where)
+    error.args = original.args if original is not None else (failure.message,)
     error.env_index, error.phase, error.seed = failure.env_index, failure.phase, failure.seed
     error.episode, error.step, error.action = failure.episode, failure.step, failure.action
     error.type_name, error.remote_traceback = failure.type_name, failure.traceback
@@ -143,7 +144,7 @@ def _combined(original: BaseException | None, base: type[EnvError]) -> EnvError:
         return base()
     kind = type(original)
     try:
-        combined = type(kind.__name__, (base, kind), {"__module__": kind.__module__, "__str__": Exception.__str__})
+        combined = type(kind.__name__, (base, kind), {"__module__": kind.__module__, "__str__": EnvError.__str__})
         error = combined.__new__(combined, *original.args)
         error.__dict__.update(original.__dict__)
     except Exception:  # a class that cannot be inherited from, or whose __new__ wants more

@@ -12,7 +12,7 @@ The arena holds, one after the other and each contiguous over all environments::
     terminated           (num_envs,) bool
     truncated            (num_envs,) bool
     action leaf 0        (num_envs, *shape)
-    ...
+    ...                  ... and again in double precision, for each action leaf of less
 
 The same arithmetic runs in the parent and in every worker, so only the spaces are sent, never the offsets.
 """
@@ -113,6 +113,8 @@ class Arena:
 
     observations: list[Array]
     actions: list[Array]
+    wide_actions: dict[int, Array]
+    """Room for actions that the caller gives in double precision, by number of the leaf."""
     reward: Array
     terminated: Array
     truncated: Array
@@ -123,7 +125,12 @@ class Arena:
         self.observations = [next(arrays) for _ in fixed_leaves(layout.observation)]
         self.reward, self.terminated, self.truncated = next(arrays), next(arrays), next(arrays)
         self.actions = [next(arrays) for _ in fixed_leaves(layout.action)]
+        self.wide_actions = {leaf.number: next(arrays) for leaf in layout.narrow_actions()}
         self.results = [*self.observations, self.reward, self.terminated, self.truncated]
+
+    def given_actions(self, wide: tuple[int, ...]) -> list[Array]:
+        """The arrays that hold a batch of actions, some of them in double precision."""
+        return [self.wide_actions[i] if i in wide else array for i, array in enumerate(self.actions)]
 
 
 @dataclass(frozen=True)
@@ -139,12 +146,17 @@ class Layout:
         """The layout for environments that all have these two spaces."""
         return cls(take_apart(observation_space, "observation"), take_apart(action_space, "action"), num_envs)
 
+    def narrow_actions(self) -> Iterator[FixedLeaf]:
+        """The action leaves in which a double would have to be rounded."""
+        return (leaf for leaf in fixed_leaves(self.action) if leaf.dtype.kind == "f" and leaf.dtype.itemsize < 8)
+
     def _fields(self) -> list[tuple[np.dtype[Any], tuple[int, ...]]]:
         flags = [np.dtype(np.float64), np.dtype(np.bool_), np.dtype(np.bool_)]
         return [
             *((leaf.dtype, leaf.shape) for leaf in fixed_leaves(self.observation)),
             *((dtype, ()) for dtype in flags),
             *((leaf.dtype, leaf.shape) for leaf in fixed_leaves(self.action)),
+            *((np.dtype(np.float64), leaf.shape) for leaf in self.narrow_actions()),
         ]
 
     def _placed(self) -> Iterator[tuple[int, np.dtype[Any], tuple[int, ...], int]]:

@@ -18,6 +18,7 @@ from shoal.vector.batching import ObservationMode
 from shoal.vector.errors import ConfigurationError
 from shoal.vector.messages import EnvFn
 from shoal.vector.parallel_env import ParallelEnv
+from shoal.vector.plan import check_count
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,8 @@ def register_with_gymnasium() -> None:
 
 def factories_of(env: Any, num_envs: int | None, keywords: dict[str, Any]) -> tuple[list[EnvFn], EnvSpec | None]:
     """One factory per environment, and the registration they come from if they come from one."""
-    if num_envs is not None and (isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1):
-        raise ConfigurationError(f"num_envs must be a whole number of at least 1, got {num_envs!r}")
+    if num_envs is not None:
+        check_count("num_envs", num_envs)
     if isinstance(env, str | EnvSpec):
         spec = _find_spec(env) if isinstance(env, str) else env
         return [RegisteredEnv(spec, keywords)] * (num_envs or 1), spec

@@ -77,10 +77,11 @@ class Assignment(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """Environments to step, with those parts of their actions that are not in the arena."""
+    """Environments to step, with what must be known about their actions beside the arena."""
 
     rows: Rows
     loose: LooseValues
+    wide: tuple[int, ...]
 
 
 class Command(NamedTuple):

@@ -44,7 +44,7 @@ from shoal.vector.infos import batch_infos
 from shoal.vector.layout import Array, Layout
 from shoal.vector.messages import Assignment, Attachment, Call, EnvFn, Op, Outcome, Steps, Task
 from shoal.vector.observations import ObservationReader
-from shoal.vector.plan import make_plan, needs_processes
+from shoal.vector.plan import check_count, make_plan, needs_processes
 from shoal.vector.pool import Pool
 from shoal.vector.tasks import reset_mask_of, seeds_of
 
@@ -72,6 +72,8 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
             means ``backend="pipes"``.
         context: for such code too, another name for ``start_method``.
         daemon: for such code too; has no effect. Workers never outlive this process, and may have children.
+        max_concurrency: for such code too: at most so many workers.
+        worker: for such code too; only ``None`` is accepted, because the runner is the same everywhere.
     """
 
     def __init__(
@@ -88,13 +90,23 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         shared_memory: bool | None = None,
         context: str | None = None,
         daemon: bool | None = None,
+        max_concurrency: int | None = None,
+        worker: None = None,
     ) -> None:
         self.closed = True  # until there is something to close
         self.env_fns = list(env_fns)
         _check_factories(self.env_fns)
         check_observation_mode(observation_mode)
+        if worker is not None:
+            raise ConfigurationError(
+                "a custom worker function is not supported: what steps environments is the same on every backend. "
+                "Put what it should do differently into a wrapper of the environment."
+            )
         if shared_memory is not None:
             backend = "shm" if shared_memory else "pipes"
+        if max_concurrency is not None:
+            check_count("max_concurrency", max_concurrency)
+            num_workers = min(num_workers or max_concurrency, max_concurrency)
         self.num_envs = len(self.env_fns)
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.plan = make_plan(self.num_envs, backend, num_workers, start_method or context)
@@ -136,6 +148,8 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         self._is_ready = np.array([census.was_reset for census in censuses])
         """Which environments may be stepped."""
         self._all_ready = bool(self._is_ready.all())
+        self._due: Array | None = None
+        """NEXT_STEP: which environments will be reset by the next step, so that their actions do not count."""
 
     # -- reset ---------------------------------------------------------------------------------------------------
 
@@ -176,6 +190,8 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         outcome = self._finish("reset", timeout)
         rows = list(self._resetting)
         self._is_seen[rows] = self._is_ready[rows] = True
+        if self._due is not None:
+            self._due[rows] = False
         self._settle(outcome)
         return self._observations.read(self.copy), batch_infos(outcome.infos, self.num_envs)
 
@@ -210,20 +226,23 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
             self._check_idle(name)
         if not self._all_ready:
             raise ResetNeeded(self._why_not_ready())
-        loose = self._actions.write(actions)
-        if not loose:
+        loose, wide = self._actions.write(actions, self._due)
+        if not loose and not wide:
             return None
         return {
-            worker: Steps(rows, [entry for entry in loose if entry[0] in rows])
+            worker: Steps(rows, [entry for entry in loose if entry[0] in rows], wide)
             for worker, rows in enumerate(self._pool.rows)
         }
 
     def _step_results(self, outcome: Outcome) -> Step:
         arena = self._arena
         reward, terminated, truncated = arena.reward.copy(), arena.terminated.copy(), arena.truncated.copy()
-        if self.autoreset_mode is AutoresetMode.DISABLED:
-            self._is_ready = ~(terminated | truncated)
-            self._all_ready = bool(self._is_ready.all())
+        self._is_seen[:] = True
+        if self.autoreset_mode is not AutoresetMode.SAME_STEP:
+            self._due = terminated | truncated
+            if self.autoreset_mode is AutoresetMode.DISABLED:
+                self._is_ready = ~self._due
+                self._all_ready = bool(self._is_ready.all())
         if outcome.loose or outcome.failures:
             self._settle(outcome)
         infos = batch_infos(outcome.infos, self.num_envs) if outcome.infos else {}
@@ -288,6 +307,9 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         """The environments themselves, where they live in this process."""
         self._check_open()
         runners = getattr(self._pool.backend, "runners", None)
+        if runners is not None and len(runners) == 1:
+            live: list[gymnasium.Env[Any, Any]] = runners[0].slice.envs
+            return live
         if runners is None:
             raise AttributeError(
                 f'the environments of backend="{self.plan.backend}" live in other processes; '

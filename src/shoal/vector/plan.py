@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 
+import numpy as np
+
 from shoal.vector.backends import (
     BACKENDS,
     PROCESS_BACKENDS,
@@ -32,10 +34,8 @@ def make_plan(num_envs: int, backend: str, num_workers: int | None, start_method
     _one_of("backend", backend, ("auto", *BACKENDS))
     if start_method is not None:
         _one_of("start_method", start_method, START_METHODS)
-    if num_workers is not None and (
-        isinstance(num_workers, bool) or not isinstance(num_workers, int) or num_workers < 1
-    ):
-        raise ConfigurationError(f"num_workers must be a whole number of at least 1, got {num_workers!r}")
+    if num_workers is not None:
+        check_count("num_workers", num_workers)
     reason = f"backend {backend!r} was asked for"
     if backend == "auto":
         backend, reason = _choose(num_envs, num_workers)
@@ -56,6 +56,12 @@ def _choose(num_envs: int, num_workers: int | None) -> tuple[str, str]:
     if cpus == 1 and num_workers is None:
         return "serial", "there is one processor, which a plain loop uses best"
     return "shm", f"{num_envs} environments on {cpus} processors"
+
+
+def check_count(name: str, value: object) -> None:
+    """Refuse what is not a number of things."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ConfigurationError(f"{name} must be a whole number of at least 1, got {value!r}")
 
 
 def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:

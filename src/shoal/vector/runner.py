@@ -65,8 +65,8 @@ class Runner:
         self.slice.attach(arena, self._writer)
 
     def _step(self, steps: Steps | None, outcome: Outcome) -> None:
-        rows, loose = steps or (self.rows, [])
-        actions = self._actions.read(rows, loose)
+        rows, loose, wide = steps or (self.rows, [], ())
+        actions = self._actions.read(rows, loose, wide)
         if self._due:
             due = [row for row in rows if row in self._due]
             if due:

@@ -82,6 +82,7 @@ class ProcessBackend:
         with theirs:
             post = Post(
                 worker=worker,
+                first_row=member.recipe.rows.start,
                 generation=member.generation,
                 channel_fd=theirs.fileno(),
                 board_fd=self._board.fd,
@@ -121,7 +122,8 @@ class ProcessBackend:
             pickled = b"" if payload is None else cloudpickle.dumps(payload, protocol=5)
         if command.op is Op.STEP and self._shared is None:
             assert self._arena is not None
-            raw = pack(self._arena.actions, payload.rows if payload else member.recipe.rows)
+            rows, _, wide = payload or (member.recipe.rows, [], ())
+            raw = pack(self._arena.given_actions(wide), rows)
         if not member.channel.send(member.generation, command.sequence, command.op, pickled, raw):
             self._waiter.watch_for_room(worker, True)
 

@@ -54,6 +54,7 @@ class Post:
     """Where a worker sits: the descriptors it inherits and its number."""
 
     worker: int
+    first_row: int
     generation: int
     channel_fd: int
     board_fd: int
@@ -140,21 +141,20 @@ class Worker:
             self._attach(payload)
             return Outcome.empty()
         if op is Op.STEP and frame.raw:
-            unpack(self._arena.actions, payload.rows if payload else self._runner.rows, frame.raw)
+            rows, _, wide = payload or (self._runner.rows, [], ())
+            unpack(self._arena.given_actions(wide), rows, frame.raw)
         return self._runner.execute(Command(frame.sequence, op, payload))
 
     def _construct(self, frame: Frame) -> Outcome:
-        first = 0
         try:
             briefing: Briefing = pickle.loads(frame.pickled)
-            first = briefing.recipe.rows.start
             forward_logs(briefing.log_settings, self._send_log)
             for spec in briefing.specs:
                 if spec.id not in registry:
                     register(**_registration(spec))
         except BaseException as error:
             # Unpickling imports the user's modules, so anything can be raised here.
-            return Outcome([], [], [Failure.of(error, env_index=first, phase="construct")], [])
+            return Outcome([], [], [Failure.of(error, env_index=self._post.first_row, phase="construct")], [])
         recipe = briefing.recipe
         logger.debug("worker %d (pid %d) makes environments %s", self._post.worker, os.getpid(), recipe.rows)
         self._runner = Runner(recipe.rows, recipe.env_fns, self._progress, in_process=False)
