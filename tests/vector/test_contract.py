@@ -347,8 +347,10 @@ def test_a_limit_of_concurrency_limits_the_workers() -> None:
         assert envs.plan.num_workers == 3
     with ParallelEnv([counting()] * 4, backend="threads", max_concurrency=3, num_workers=2, worker=None) as envs:
         assert envs.plan.num_workers == 2
-    with pytest.raises(ValueError, match="max_concurrency must be a whole number of at least 1, got 0"):
+    with pytest.raises(ValueError, match="`max_concurrency` must be a positive or None, got 0"):
         ParallelEnv([counting()], max_concurrency=0)
+    with pytest.raises(ValueError, match="`max_concurrency` must be an integer or None, got 2.5"):
+        ParallelEnv([counting()], max_concurrency=2.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="a custom worker function is not supported"):
         ParallelEnv([counting()], worker=print)  # type: ignore[arg-type]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import logging
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -373,6 +375,25 @@ def test_an_environment_may_print_read_and_close_what_it_likes(
         observation, *_ = envs.step([0, 0])
         assert observation[:, 0].tolist() == [1, 1]
     assert "noise" in capfd.readouterr().out
+
+
+def test_environments_may_share_a_manager_with_the_caller(way: dict[str, Any]) -> None:
+    with multiprocessing.Manager() as manager:
+        shared = manager.list()
+        with ParallelEnv([functools.partial(ReportingEnv, shared)] * 2, num_workers=2, **way) as envs:
+            envs.reset()
+            envs.step([3, 4])
+        assert sorted(shared) == [3, 4]
+
+
+class ReportingEnv(CountingEnv):
+    def __init__(self, shared: Any) -> None:
+        super().__init__()
+        self._shared = shared
+
+    def step(self, action: Any) -> Any:
+        self._shared.append(int(action))
+        return super().step(action)
 
 
 class ParentEnv(CountingEnv):

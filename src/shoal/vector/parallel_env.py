@@ -44,7 +44,7 @@ from shoal.vector.infos import batch_infos
 from shoal.vector.layout import Array, Layout
 from shoal.vector.messages import Assignment, Attachment, Call, EnvFn, Op, Outcome, Steps, Task
 from shoal.vector.observations import ObservationReader
-from shoal.vector.plan import check_count, make_plan, needs_processes
+from shoal.vector.plan import make_plan, needs_processes
 from shoal.vector.pool import Pool
 from shoal.vector.tasks import reset_mask_of, seeds_of
 
@@ -105,7 +105,7 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         if shared_memory is not None:
             backend = "shm" if shared_memory else "pipes"
         if max_concurrency is not None:
-            check_count("max_concurrency", max_concurrency)
+            _check_max_concurrency(max_concurrency)
             num_workers = min(num_workers or max_concurrency, max_concurrency)
         self.num_envs = len(self.env_fns)
         self.autoreset_mode = AutoresetMode(autoreset_mode)
@@ -408,6 +408,13 @@ def _check_factories(env_fns: list[EnvFn]) -> None:
     for index, env_fn in enumerate(env_fns):
         if not callable(env_fn):
             raise ConfigurationError(f"env_fns[{index}] is not a callable that makes an environment: got {env_fn!r}")
+
+
+def _check_max_concurrency(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ConfigurationError(f"`max_concurrency` must be an integer or None, got {value!r}.")
+    if value < 1:
+        raise ConfigurationError(f"`max_concurrency` must be a positive or None, got {value}.")
 
 
 def _checked_timeout(seconds: float | None, backend: str) -> float | None:

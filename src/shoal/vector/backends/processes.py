@@ -7,6 +7,7 @@ direction. ``pipes`` gives each side an arena of its own, and the rows travel be
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import pickle
 import socket
 import time
@@ -257,9 +258,7 @@ class SharedMemoryBackend(ProcessBackend):
 def _brief(recipe: Recipe) -> bytes:
     """Everything a worker is told first, as bytes; fails here, before anything is started."""
     try:
-        data: bytes = cloudpickle.dumps(
-            Briefing(recipe, LogSettings.of_this_process(), _own_registrations()), protocol=5
-        )
+        pickled_recipe = cloudpickle.dumps(recipe, protocol=5)
     except Exception as error:
         for row, env_fn in zip(recipe.rows, recipe.env_fns, strict=True):
             try:
@@ -271,7 +270,13 @@ def _brief(recipe: Recipe) -> bytes:
                     'or use backend="serial" or "threads".'
                 ) from cause
         raise ConfigurationError(f"the environments cannot be sent to a worker process: {error}") from error
-    return data
+    briefing = Briefing(
+        log_settings=LogSettings.of_this_process(),
+        authkey=bytes(multiprocessing.current_process().authkey),
+        pickled_recipe=pickled_recipe,
+        pickled_specs=cloudpickle.dumps(_own_registrations(), protocol=5),
+    )
+    return pickle.dumps(briefing, protocol=5)
 
 
 def _own_registrations() -> list[EnvSpec]:

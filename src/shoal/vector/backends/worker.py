@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import faulthandler
 import logging
+import multiprocessing
 import os
 import pickle
 import signal
@@ -66,9 +67,12 @@ class Post:
 class Briefing:
     """What the caller tells a worker first."""
 
-    recipe: Recipe
     log_settings: LogSettings
-    specs: list[EnvSpec]
+    authkey: bytes
+    """What lets this process talk to the caller's :mod:`multiprocessing` managers."""
+    pickled_recipe: bytes
+    """A :class:`Recipe`. Pickled by itself, because reading it runs code of the environments'."""
+    pickled_specs: bytes
     """Environments registered with Gymnasium in the caller, which this process may not know of."""
 
 
@@ -149,13 +153,15 @@ class Worker:
         try:
             briefing: Briefing = pickle.loads(frame.pickled)
             forward_logs(briefing.log_settings, self._send_log)
-            for spec in briefing.specs:
+            multiprocessing.current_process().authkey = briefing.authkey
+            specs: list[EnvSpec] = pickle.loads(briefing.pickled_specs)
+            for spec in specs:
                 if spec.id not in registry:
                     register(**_registration(spec))
+            recipe: Recipe = pickle.loads(briefing.pickled_recipe)
         except BaseException as error:
             # Unpickling imports the user's modules, so anything can be raised here.
             return Outcome([], [], [Failure.of(error, env_index=self._post.first_row, phase="construct")], [])
-        recipe = briefing.recipe
         logger.debug("worker %d (pid %d) makes environments %s", self._post.worker, os.getpid(), recipe.rows)
         self._runner = Runner(recipe.rows, recipe.env_fns, self._progress, in_process=False)
         return self._runner.execute(Command(frame.sequence, Op.CONSTRUCT))
