@@ -209,27 +209,41 @@ class ObservationReader:
     def __init__(self, layout: Layout, arena: Arena) -> None:
         self._arena = arena
         self._loose: list[list[Any]] = [[None] * layout.num_envs for _ in loose_leaves(layout.observation)]
-        self._read: Callable[[bool], Any] = self._compile(layout.observation)
+        self._arrange: Callable[[list[Array]], Any] = self._compile(layout.observation)
 
     def update(self, values: LooseValues) -> None:
         """Take in values of loose leaves."""
         for row, number, value in values:
             self._loose[number][row] = value
 
-    def read(self, copy: bool) -> Any:
-        """The batch; with ``copy=False`` its arrays are the arena itself."""
-        return self._read(copy)
+    def read(self, copy: bool, early: EarlyCopy | None = None) -> Any:
+        """The batch; with ``copy=False`` its arrays are the arena itself, otherwise copies, perhaps made already."""
+        if not copy:
+            return self._arrange(self._arena.observations)
+        return self._arrange([array.copy() for array in self._arena.observations] if early is None else early.arrays)
 
-    def _compile(self, node: Node) -> Callable[[bool], Any]:
+    def _compile(self, node: Node) -> Callable[[list[Array]], Any]:
+        """A function that puts the arrays of the fixed leaves, and the loose values, into the space's arrangement."""
         if isinstance(node, FixedLeaf):
-            array = self._arena.observations[node.number]
-            return lambda copy: array.copy() if copy else array
+            return operator.itemgetter(node.number)
         if isinstance(node, LooseLeaf):
             values = self._loose[node.number]
-            return lambda copy: tuple(values)
-        parts = [self._compile(child) for child in node.children]
-        keys = node.keys
+            return lambda arrays: tuple(values)
+        parts, keys = [self._compile(child) for child in node.children], node.keys
         if keys is None:
-            return lambda copy: tuple(part(copy) for part in parts)
+            return lambda arrays: tuple(part(arrays) for part in parts)
         named = list(zip(keys, parts, strict=True))
-        return lambda copy: {key: part(copy) for key, part in named}
+        return lambda arrays: {key: part(arrays) for key, part in named}
+
+
+class EarlyCopy:
+    """A copy of the observations that is made piece by piece, while some environments are still at work."""
+
+    def __init__(self, arena: Arena) -> None:
+        self._sources = arena.observations
+        self.arrays = [np.empty_like(source) for source in self._sources]
+
+    def copy_rows(self, rows: range) -> None:
+        """Copy what these environments have written."""
+        for target, source in zip(self.arrays, self._sources, strict=True):
+            target[rows.start : rows.stop] = source[rows.start : rows.stop]

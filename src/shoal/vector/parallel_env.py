@@ -43,12 +43,13 @@ from shoal.vector.failures import raise_failures
 from shoal.vector.infos import batch_infos
 from shoal.vector.layout import Array, Layout
 from shoal.vector.messages import Assignment, Attachment, Call, EnvFn, Op, Outcome, Steps, Task
-from shoal.vector.observations import ObservationReader
+from shoal.vector.observations import EarlyCopy, ObservationReader
 from shoal.vector.plan import make_plan, needs_processes
-from shoal.vector.pool import Pool
+from shoal.vector.pool import OnReply, Pool
 from shoal.vector.tasks import reset_mask_of, seeds_of
 
 CLOSE_SECONDS = 5.0
+LARGE = 2**18  # observations of so many bytes are copied worker by worker, as these finish
 
 Step = tuple[Any, Array, Array, Array, dict[str, Any]]
 
@@ -148,6 +149,9 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         self._is_ready = np.array([census.was_reset for census in censuses])
         """Which environments may be stepped."""
         self._all_ready = bool(self._is_ready.all())
+        nbytes = sum(array.nbytes for array in self._arena.observations)
+        self._copies_early = self.copy and nbytes >= LARGE and len(self._pool.rows) > 1
+        self._early: EarlyCopy | None = None
         self._due: Array | None = None
         """NEXT_STEP: which environments will be reset by the next step, so that their actions do not count."""
 
@@ -202,7 +206,7 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         payloads = self._prepare_step("step", actions)
         self._pending = "step"
         try:
-            outcome = self._pool.perform(Op.STEP, payloads, self.step_timeout)
+            outcome = self._pool.perform(Op.STEP, payloads, self.step_timeout, self._on_reply)
         except BaseException as error:
             self._interrupted_by(error)
             raise
@@ -218,7 +222,11 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
 
         After ``timeout`` seconds it raises and may be called again: the step goes on and no result is lost.
         """
-        return self._step_results(self._finish("step", timeout, self.step_timeout))
+        return self._step_results(self._finish("step", timeout, self.step_timeout, self._on_reply))
+
+    @property
+    def _on_reply(self) -> OnReply | None:
+        return None if self._early is None else self._early.copy_rows
 
     def _prepare_step(self, name: str, actions: Any) -> dict[int, Steps] | None:
         """Check everything, write the actions, and return what else the workers must be told."""
@@ -227,6 +235,8 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         if not self._all_ready:
             raise ResetNeeded(self._why_not_ready())
         loose, wide = self._actions.write(actions, self._due)
+        if self._copies_early:
+            self._early = EarlyCopy(self._arena)
         if not loose and not wide:
             return None
         return {
@@ -246,7 +256,8 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         if outcome.loose or outcome.failures:
             self._settle(outcome)
         infos = batch_infos(outcome.infos, self.num_envs) if outcome.infos else {}
-        return self._observations.read(self.copy), reward, terminated, truncated, infos
+        early, self._early = self._early, None
+        return self._observations.read(self.copy, early), reward, terminated, truncated, infos
 
     # -- everything else -----------------------------------------------------------------------------------------
 
@@ -324,7 +335,7 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         self._finalizer.detach()
         self._pool.close(0.0 if terminate else CLOSE_SECONDS if timeout is None else timeout)
         # What refers to the arena keeps its memory, and a descriptor, alive.
-        for name in ("_arena", "_actions", "_observations"):
+        for name in ("_arena", "_actions", "_observations", "_early"):
             self.__dict__.pop(name, None)
 
     def __enter__(self) -> ParallelEnv:
@@ -353,12 +364,14 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         self._pool.begin(op, payloads)
         self._pending, self._wait_timed_out = name, False
 
-    def _finish(self, name: str, timeout: float | None, deadline: float | None = None) -> Outcome:
+    def _finish(
+        self, name: str, timeout: float | None, deadline: float | None = None, on_reply: OnReply | None = None
+    ) -> Outcome:
         self._check_open()
         if self._pending != name:
             raise NothingPending(f"Calling `{name}_wait` without any prior call to `{name}_async`.", name)
         try:
-            outcome = self._pool.finish(timeout, deadline)
+            outcome = self._pool.finish(timeout, deadline, on_reply)
         except BaseException as error:
             self._interrupted_by(error)
             raise

@@ -14,7 +14,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shoal.vector.backends import Recipe, StartMethod, make_backend
@@ -25,6 +25,9 @@ from shoal.vector.layout import Arena
 from shoal.vector.messages import Attachment, Census, Command, Death, EnvFn, Op, Outcome, Reply
 
 logger = logging.getLogger(__name__)
+
+
+OnReply = Callable[[range], None]
 
 
 class Pool:
@@ -89,15 +92,19 @@ class Pool:
                 self.backend.post(worker, Command(self._sequence, op, payload))
                 self._waiting.add(worker)
 
-    def perform(self, op: Op, payloads: Mapping[int, Any] | None, deadline: float | None) -> Outcome:
+    def perform(
+        self, op: Op, payloads: Mapping[int, Any] | None, deadline: float | None, on_reply: OnReply | None = None
+    ) -> Outcome:
         """Begin and finish in one go."""
         if isinstance(self.backend, SerialBackend) and self._failed is None:
             return self.backend.perform(Command(0, op, None if payloads is None else payloads.get(0)))
         self.begin(op, payloads)
-        return self.finish(None, deadline)
+        return self.finish(None, deadline, on_reply)
 
-    def finish(self, timeout: float | None = None, deadline: float | None = None) -> Outcome:
-        """Wait for all replies to what was begun.
+    def finish(
+        self, timeout: float | None = None, deadline: float | None = None, on_reply: OnReply | None = None
+    ) -> Outcome:
+        """Wait for all replies to what was begun, and call ``on_reply`` with the environments of each.
 
         ``timeout`` limits this wait: afterwards :class:`WaitTimeout` is raised and ``finish`` may be called again.
         ``deadline`` limits the environments: a worker that overruns it is ended, and :class:`WorkerTimeout` raised.
@@ -118,6 +125,8 @@ class Pool:
                     if event.sequence == self._sequence:
                         self._waiting.discard(event.worker)
                         self._outcomes[event.worker] = event.outcome
+                        if on_reply is not None:
+                            on_reply(self.rows[event.worker])
                 else:
                     self._fail(self._died(event))
             if self._waiting and not events and is_limited:
@@ -134,7 +143,7 @@ class Pool:
         merged = Outcome.empty()
         for worker in self._workers:
             outcome = self._outcomes.get(worker)
-            if outcome is not None:
+            if outcome is not None and any(outcome):
                 merged.infos.extend(outcome.infos)
                 merged.loose.extend(outcome.loose)
                 merged.failures.extend(outcome.failures)

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 Progress = Any
 """Something indexable that others can read: [0] is the environment being worked on plus one, or zero."""
 
-FEW = 8  # up to so many environments, taking results one by one is quicker
+FEW = 12  # up to so many environments, taking results one by one is quicker
 NUMBERS = frozenset((float, int, np.float64, np.float32))
 NOT_CALLABLE = frozenset(("reset", "step", "close"))
 

@@ -117,7 +117,9 @@ class ProcessBackend:
         member = self._members[worker]
         member.awaited = command
         payload, raw = command.payload, None
-        if command.op is Op.CONSTRUCT:
+        if payload is None and command.op is Op.STEP and self._shared is not None:
+            pickled = b""  # the one that must be quick
+        elif command.op is Op.CONSTRUCT:
             pickled = member.briefing
         else:
             pickled = b"" if payload is None else cloudpickle.dumps(payload, protocol=5)
@@ -132,7 +134,7 @@ class ProcessBackend:
         """Wait, then take everything that is there: first what workers sent, then who died."""
         assert self._waiter is not None
         events: list[Event] = []
-        talking, ended = self._waiter.wait(timeout, sum(member.awaited is not None for member in self._members))
+        talking, ended = self._waiter.wait(timeout)
         for worker in talking:
             member = self._members[worker]
             if member.channel.has_unsent and member.channel.flush():

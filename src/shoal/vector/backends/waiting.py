@@ -12,9 +12,8 @@ import time
 from typing import NamedTuple, Protocol
 
 from shoal.vector.backends.fork_guard import disown, own
-from shoal.vector.backends.patience import LONG_SECONDS, SPIN_SECONDS, look
+from shoal.vector.backends.patience import SPIN_SECONDS, look
 from shoal.vector.backends.shared_buffer import is_portable
-from shoal.vector.cpus import usable_cpus
 
 ASK_SECONDS = 0.25
 
@@ -37,8 +36,8 @@ class Waiter(Protocol):
     def watch_for_room(self, worker: int, wanted: bool) -> None:
         """Also report when the worker's socket takes more, or no longer."""
 
-    def wait(self, timeout: float | None, busy: int) -> Ready:
-        """Until something happens, or for ``timeout`` seconds, while ``busy`` workers are at work."""
+    def wait(self, timeout: float | None) -> Ready:
+        """Until something happens, or for ``timeout`` seconds."""
 
     def forget(self, worker: int) -> None:
         """Stop watching a worker."""
@@ -60,7 +59,6 @@ class EpollWaiter:
         own(self._epoll.fileno())
         self._channels: dict[int, int] = {}
         self._sentinels: dict[int, int] = {}
-        self._processors = usable_cpus()
         self._last_wait = 0.0
         self._look = functools.partial(self._epoll.poll, 0)
 
@@ -76,17 +74,14 @@ class EpollWaiter:
             if owner == worker:
                 self._epoll.modify(channel, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
 
-    def wait(self, timeout: float | None, busy: int) -> Ready:
-        # With a free processor, looking disturbs nobody; without one, it is only worth it for short waits.
-        may_look = self._last_wait < (LONG_SECONDS if busy < self._processors else SPIN_SECONDS)
+    def wait(self, timeout: float | None) -> Ready:
         patience = SPIN_SECONDS if timeout is None else min(SPIN_SECONDS, timeout)
-        found, waited = look(self._look, patience if may_look else 0.0)
+        found, waited = look(self._look, patience if self._last_wait < SPIN_SECONDS else 0.0)
         if not found and timeout != 0:
             begin = time.perf_counter()
             found = self._epoll.poll(timeout)
             waited += time.perf_counter() - begin
-        if busy >= self._processors:
-            self._last_wait = waited
+        self._last_wait = waited
         channels, sentinels = self._channels, self._sentinels
         return Ready(
             [channels[descriptor] for descriptor, _ in found if descriptor in channels],
@@ -119,7 +114,7 @@ class PortableWaiter:
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wanted else 0)
         self._selector.modify(self._channels[worker], events, worker)
 
-    def wait(self, timeout: float | None, busy: int) -> Ready:
+    def wait(self, timeout: float | None) -> Ready:
         found = self._selector.select(ASK_SECONDS if timeout is None else min(timeout, ASK_SECONDS))
         return Ready([key.data for key, _ in found], [] if found else list(self._channels))
 
