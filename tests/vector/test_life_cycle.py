@@ -22,6 +22,7 @@ import psutil
 import pytest
 
 from shoal import ParallelEnv, ShoalError
+from shoal.vector.cpus import usable_cpus
 from tests.conftest import WAYS_TO_START
 from tests.envs import CountingEnv, HangingEnv, SlowEnv, counting
 
@@ -355,6 +356,27 @@ def test_workers_compute_with_one_thread_and_one_hash_order(process_backend: str
     with ParallelEnv([thread_limits] * 2, backend=process_backend, start_method=method, num_workers=2) as envs:
         seed = os.environ.get("PYTHONHASHSEED", "0")
         assert envs.get_attr("label") == (f"1/1/1/{seed}",) * 2
+
+
+def processors() -> CountingEnv:
+    env = CountingEnv()
+    env.label = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+    return env
+
+
+def test_each_worker_has_a_processor_of_its_own_where_there_is_one_for_each(way: dict[str, Any]) -> None:
+    available = sorted(os.sched_getaffinity(0))
+    everywhere = ",".join(map(str, available))
+    is_process = way["backend"] in ("pipes", "shm") and len(available) == usable_cpus() > 1
+    for num_workers, pin_workers, expected in (
+        (len(available), True, list(map(str, available)) if is_process else [everywhere] * len(available)),
+        (len(available), False, [everywhere] * len(available)),
+        (len(available) + 1, True, [everywhere] * (len(available) + 1)),
+    ):
+        fns = [processors] * num_workers
+        with ParallelEnv(fns, num_workers=num_workers, pin_workers=pin_workers, **way) as envs:
+            assert list(envs.get_attr("label")) == expected
+    assert sorted(os.sched_getaffinity(0)) == available
 
 
 class PrintingEnv(CountingEnv):

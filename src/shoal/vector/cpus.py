@@ -20,6 +20,19 @@ def usable_cpus() -> int:
     return max(1, available if quota is None else min(available, math.ceil(quota)))
 
 
+def own_processors(num_workers: int) -> list[int]:
+    """A processor for each worker, if there is exactly one for each; otherwise none.
+
+    With as many workers as processors, the best place for each is known, and the scheduler takes a while to find it: being
+    woken together, workers land on one processor while another is idle. With fewer workers the scheduler knows better.
+    """
+    try:
+        available = sorted(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        return []
+    return available if len(available) == num_workers == usable_cpus() > 1 else []
+
+
 def _cgroup_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
     """The quota in processors, of version 2 or 1 of the interface; ``None`` without a limit."""
     try:

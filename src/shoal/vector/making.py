@@ -47,6 +47,7 @@ def make(
     observation_mode: ObservationMode = "same",
     copy: bool = True,
     step_timeout: float | None = None,
+    pin_workers: bool = True,
     **env_kwargs: Any,
 ) -> ParallelEnv:
     """Make ``num_envs`` environments that run in parallel.
@@ -70,6 +71,7 @@ def make(
         observation_mode=observation_mode,
         copy=copy,
         step_timeout=step_timeout,
+        pin_workers=pin_workers,
     )
     envs.spec = spec
     return envs

@@ -69,6 +69,8 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
             overwrites.
         step_timeout: seconds that a step of all environments may take. A worker that overruns it is ended. Needs worker
             processes: in-process backends cannot end an environment, and say so.
+        pin_workers: give each worker process a processor of its own, where there are exactly as many of both. Turn it
+            off for environments that use several threads or processes themselves.
         shared_memory: for code written for Gymnasium's AsyncVectorEnv: ``True`` means ``backend="shm"`` and ``False``
             means ``backend="pipes"``.
         context: for such code too, another name for ``start_method``.
@@ -88,6 +90,7 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         observation_mode: ObservationMode = "same",
         copy: bool = True,
         step_timeout: float | None = None,
+        pin_workers: bool = True,
         shared_memory: bool | None = None,
         context: str | None = None,
         daemon: bool | None = None,
@@ -120,6 +123,7 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
             backend=self.plan.backend,
             num_workers=self.plan.num_workers,
             start_method=self.plan.start_method,
+            pin_workers=pin_workers,
         )
         # Closes when this object is collected or the program ends, whichever comes first.
         self._finalizer = weakref.finalize(self, self._pool.close, 1.0, quietly=True)

@@ -35,7 +35,9 @@ class Pool:
 
     arena: Arena
 
-    def __init__(self, env_fns: Sequence[EnvFn], *, backend: str, num_workers: int, start_method: StartMethod) -> None:
+    def __init__(
+        self, env_fns: Sequence[EnvFn], *, backend: str, num_workers: int, start_method: StartMethod, pin_workers: bool
+    ) -> None:
         self.num_envs = len(env_fns)
         self._owner = os.getpid()
         self._sequence = 0
@@ -48,7 +50,7 @@ class Pool:
         self.rows = [range(first, last) for first, last in itertools.pairwise(bounds)]
         self._workers = range(num_workers)
         recipes = [Recipe(rows, list(env_fns[rows.start : rows.stop])) for rows in self.rows]
-        self.backend = make_backend(backend, recipes, start_method)
+        self.backend = make_backend(backend, recipes, start_method, pin_workers=pin_workers)
         try:
             self.backend.start()
             self.censuses = self._construct()

@@ -30,7 +30,7 @@ def processes_unavailable() -> str:
     return "" if os.name == "posix" else "worker processes need a POSIX system (Linux or macOS)"
 
 
-def make_backend(name: str, recipes: list[Recipe], start_method: StartMethod) -> Backend:
+def make_backend(name: str, recipes: list[Recipe], start_method: StartMethod, *, pin_workers: bool) -> Backend:
     """The backend of that name."""
     if name == "serial":
         return SerialBackend(recipes)
@@ -42,4 +42,4 @@ def make_backend(name: str, recipes: list[Recipe], start_method: StartMethod) ->
     from shoal.vector.backends.processes import PipesBackend, SharedMemoryBackend
 
     kind = PipesBackend if name == "pipes" else SharedMemoryBackend
-    return kind(recipes, start_method)
+    return kind(recipes, start_method, pin_workers=pin_workers)

@@ -25,6 +25,7 @@ from shoal.vector.backends.serial import private_arena
 from shoal.vector.backends.shared_buffer import SharedBuffer
 from shoal.vector.backends.waiting import Waiter, make_waiter
 from shoal.vector.backends.worker import BOARD_STRIDE, LOG, Briefing, Post
+from shoal.vector.cpus import own_processors
 from shoal.vector.errors import ConfigurationError, ProtocolError
 from shoal.vector.failures import Failure
 from shoal.vector.layout import Arena, Layout, pack, packed_nbytes, unpack
@@ -54,7 +55,7 @@ class ProcessBackend:
     in_process: ClassVar[bool] = False
     shares_arena: ClassVar[bool]
 
-    def __init__(self, recipes: list[Recipe], start_method: StartMethod) -> None:
+    def __init__(self, recipes: list[Recipe], start_method: StartMethod, *, pin_workers: bool) -> None:
         self.num_workers = len(recipes)
         self.start_method = start_method
         self._members = [_Member(recipe, _brief(recipe)) for recipe in recipes]
@@ -65,6 +66,7 @@ class ProcessBackend:
         self._progress = memoryview(self._board_memory).cast("q")
         self._shared = SharedBuffer("shoal-arena") if self.shares_arena else None
         self._arena: Arena | None = None
+        self._processors = own_processors(self.num_workers) if pin_workers else []
         self.dropped_replies = 0
 
     def start(self) -> None:
@@ -88,6 +90,7 @@ class ProcessBackend:
                 channel_fd=theirs.fileno(),
                 board_fd=self._board.fd,
                 arena_fd=self._shared.fd if self._shared is not None else -1,
+                processor=self._processors[worker] if self._processors else -1,
             )
             member.channel = Channel(ours)
             member.process = self._launcher.launch(post)

@@ -61,6 +61,8 @@ class Post:
     board_fd: int
     arena_fd: int
     """-1 where the arena is not shared."""
+    processor: int
+    """The one to run on, or -1 for any."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def serve(post: Post) -> NoReturn:
     """The whole life of a worker process."""
     exit_code = 1
     try:
-        _settle_in()
+        _settle_in(post.processor)
         Worker(post, WorkerChannel(socket.socket(fileno=post.channel_fd))).run()
         exit_code = 0
     except (BrokenPipeError, ConnectionResetError):
@@ -104,7 +106,9 @@ def serve(post: Post) -> NoReturn:
         os._exit(exit_code)
 
 
-def _settle_in() -> None:
+def _settle_in(processor: int) -> None:
+    if processor >= 0:
+        os.sched_setaffinity(0, {processor})
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's to judge
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
