@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import os
 import pickle
 import re
+import socket
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +23,7 @@ from shoal import (
     EnvError,
     InvalidAction,
     ParallelEnv,
+    ProtocolError,
     ResetNeeded,
     SpacesDiffer,
     WorkerDied,
@@ -526,6 +529,43 @@ def test_an_info_that_cannot_be_sent_is_named_with_its_key(process_backend: str)
         envs.step([0, 0])
 
 
+def test_what_cannot_be_sent_to_one_worker_reaches_none(process_backend: str) -> None:
+    with ParallelEnv([counting(100)] * 2, backend=process_backend, num_workers=2) as envs:
+        envs.reset()
+        with pytest.raises(
+            ConfigurationError, match=r"what was given to set_attr\(\) cannot be sent to a worker process: .*lock"
+        ):
+            envs.set_attr("label", ["changed", threading.Lock()])
+        assert envs.get_attr("label") == ("plain", "plain")
+        with pytest.raises(ConfigurationError, match=r"what was given to reset\(\) cannot be sent"):
+            envs.reset(options={"lock": threading.Lock()})
+        observation, *_ = envs.step([0, 0])
+        assert observation[:, 0].tolist() == [1, 1]
+
+
+class BabblingEnv(CountingEnv):
+    """Writes nonsense into every socket of its process."""
+
+    def step(self, action: Any) -> Any:
+        for name in os.listdir("/proc/self/fd"):
+            try:
+                with socket.socket(fileno=os.dup(int(name))) as sock:
+                    sock.sendall(b"nonsense, and enough of it to be a header")
+            except OSError:
+                continue
+        return super().step(action)
+
+
+def test_a_worker_that_does_not_keep_to_the_protocol_is_reported(process_backend: str) -> None:
+    envs = ParallelEnv([counting(100), BabblingEnv], backend=process_backend, num_workers=2)
+    envs.reset()
+    with pytest.raises(ProtocolError, match="a worker sent bytes that are not a message: b'nonsense, and en"):
+        envs.step([0, 0])
+    with pytest.raises(ProtocolError, match="The environments can only be closed now"):
+        envs.step([0, 0])
+    envs.close()
+
+
 def test_a_step_timeout_without_processes_says_that_it_has_no_effect() -> None:
     with pytest.warns(UserWarning, match=r"step_timeout=1 has no effect with backend=\"serial\""):
         ParallelEnv([counting()], backend="serial", step_timeout=1).close()
@@ -564,8 +604,6 @@ def test_a_worker_that_dies_while_making_environments_is_reported(process_backen
 
 
 def test_a_worker_killed_while_idle_is_reported_at_the_next_step(process_backend: str) -> None:
-    import os
-
     envs = ParallelEnv([counting(100)] * 2, backend=process_backend)
     envs.reset()
     os.kill(envs._pool.backend.pid(0), 9)  # type: ignore[attr-defined]

@@ -83,16 +83,13 @@ class Pool:
                 f"these environments belong to process {self._owner} and cannot be used in a process forked from it"
             )
         self._sequence += 1
-        self._op, self._waiting, self._outcomes = op, set(), {}
         if payloads is None:
             command = Command(self._sequence, op)
-            for worker in self._workers:
-                self.backend.post(worker, command)
-                self._waiting.add(worker)
+            commands = [(worker, command) for worker in self._workers]
         else:
-            for worker, payload in payloads.items():
-                self.backend.post(worker, Command(self._sequence, op, payload))
-                self._waiting.add(worker)
+            commands = [(worker, Command(self._sequence, op, payload)) for worker, payload in payloads.items()]
+        self.backend.post(commands)
+        self._op, self._waiting, self._outcomes = op, {worker for worker, _ in commands}, {}
 
     def perform(
         self, op: Op, payloads: Mapping[int, Any] | None, deadline: float | None, on_reply: OnReply | None = None
@@ -122,6 +119,8 @@ class Pool:
                 if self.backend.name == "serial":
                     self._waiting.clear()  # its environments were interrupted in mid-step: nothing to wait for
                 raise
+            except WorkerError as error:
+                self._fail(error)
             for event in events:
                 if isinstance(event, Reply):
                     if event.sequence == self._sequence:

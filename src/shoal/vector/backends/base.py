@@ -7,6 +7,7 @@ says what came back and who died. Everything friendly lives above it, once.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
@@ -30,6 +31,10 @@ class Recipe:
     env_fns: list[EnvFn]
 
 
+Addressed = tuple[int, Command]
+"""A worker, and what it is asked to do."""
+
+
 class Backend(Protocol):
     """Commands out, replies and deaths in."""
 
@@ -45,8 +50,8 @@ class Backend(Protocol):
     def attach(self, attachment: Attachment, sequence: int) -> Arena:
         """Allocate the arena, post ``ATTACH`` to every runner, and return the caller's view of it."""
 
-    def post(self, worker: int, command: Command) -> None:
-        """Hand a command to a runner. Returns at once."""
+    def post(self, commands: Sequence[Addressed]) -> None:
+        """Hand commands to runners, all or none of them. Returns at once."""
 
     def poll(self, timeout: float | None) -> list[Event]:
         """Wait until something happened, or ``timeout`` seconds; ``None`` waits for ever."""

@@ -11,12 +11,13 @@ import multiprocessing
 import pickle
 import socket
 import time
+from collections.abc import Sequence
 from typing import ClassVar
 
 import cloudpickle
 from gymnasium.envs.registration import EnvSpec, registry
 
-from shoal.vector.backends.base import Recipe, StartMethod
+from shoal.vector.backends.base import Addressed, Recipe, StartMethod
 from shoal.vector.backends.channel import Channel, Frame
 from shoal.vector.backends.fork_guard import disown, own
 from shoal.vector.backends.launch import Launcher, Process, make_launcher
@@ -110,28 +111,39 @@ class ProcessBackend:
             self._arena = private_arena(attachment)
             for member in self._members:
                 member.channel.max_raw = packed_nbytes(self._arena.results, member.recipe.rows)
-        for worker in range(self.num_workers):
-            self.post(worker, Command(sequence, Op.ATTACH, attachment))
+        command = Command(sequence, Op.ATTACH, attachment)
+        self.post([(worker, command) for worker in range(self.num_workers)])
         return self._arena
 
-    def post(self, worker: int, command: Command) -> None:
-        """Send a command. What the socket does not take at once is sent while polling."""
+    def post(self, commands: Sequence[Addressed]) -> None:
+        """Send commands. What a socket does not take at once is sent while polling."""
         assert self._waiter is not None
-        member = self._members[worker]
-        member.awaited = command
-        payload, raw = command.payload, None
-        if payload is None and command.op is Op.STEP and self._shared is not None:
-            pickled = b""  # the one that must be quick
-        elif command.op is Op.CONSTRUCT:
-            pickled = member.briefing
-        else:
-            pickled = b"" if payload is None else cloudpickle.dumps(payload, protocol=5)
-        if command.op is Op.STEP and self._shared is None:
-            assert self._arena is not None
-            rows, _, wide = payload or (member.recipe.rows, [], ())
-            raw = pack(self._arena.given_actions(wide), rows)
-        if not member.channel.send(member.generation, command.sequence, command.op, pickled, raw):
-            self._waiter.watch_for_room(worker, True)
+        # Everything is pickled before anything is sent: what cannot be sent to one worker reaches none.
+        pickled = [self._pickled(worker, command) for worker, command in commands]
+        for (worker, command), data in zip(commands, pickled, strict=True):
+            member = self._members[worker]
+            member.awaited = command
+            raw = None
+            if self._shared is None and command.op is Op.STEP:
+                assert self._arena is not None
+                rows, _, wide = command.payload or (member.recipe.rows, [], ())
+                raw = pack(self._arena.given_actions(wide), rows)
+            if not member.channel.send(member.generation, command.sequence, command.op, data, raw):
+                self._waiter.watch_for_room(worker, True)
+
+    def _pickled(self, worker: int, command: Command) -> bytes:
+        if command.op is Op.CONSTRUCT:
+            return self._members[worker].briefing
+        if command.payload is None:
+            return b""
+        try:
+            data: bytes = cloudpickle.dumps(command.payload, protocol=5)
+        except Exception as error:
+            raise ConfigurationError(
+                f"what was given to {command.op.label}() cannot be sent to a worker process: "
+                f"{type(error).__name__}: {error}. No environment was touched."
+            ) from error
+        return data
 
     def poll(self, timeout: float | None) -> list[Event]:
         """Wait, then take everything that is there: first what workers sent, then who died."""
@@ -202,9 +214,7 @@ class ProcessBackend:
         late = []
         started = [worker for worker, member in enumerate(self._members) if hasattr(member, "process")]
         if grace > 0:
-            for worker in started:
-                if not self._members[worker].dead:
-                    self.post(worker, Command(0, Op.CLOSE))
+            self.post([(worker, Command(0, Op.CLOSE)) for worker in started if not self._members[worker].dead])
         deadline = time.monotonic() + grace
         while time.monotonic() < deadline and not all(self._members[worker].dead for worker in started):
             try:

@@ -6,11 +6,12 @@ Nothing runs until it is waited for: ``post`` puts a command into a queue and ``
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from shoal.vector.backends.base import Recipe
+from shoal.vector.backends.base import Addressed, Recipe
 from shoal.vector.layout import Arena, Layout
 from shoal.vector.messages import Attachment, Command, Event, Op, Outcome, Reply
 from shoal.vector.runner import Runner
@@ -48,9 +49,9 @@ class SerialBackend:
         self._posted.extend((worker, Command(sequence, Op.ATTACH)) for worker in range(self.num_workers))
         return arena
 
-    def post(self, worker: int, command: Command) -> None:
-        """Remember the command until the next poll."""
-        self._posted.append((worker, command))
+    def post(self, commands: Sequence[Addressed]) -> None:
+        """Remember the commands until the next poll."""
+        self._posted.extend(commands)
 
     def poll(self, timeout: float | None) -> list[Event]:
         """Carry out the next command."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from typing import ClassVar
 
-from shoal.vector.backends.base import Recipe
+from shoal.vector.backends.base import Addressed, Recipe
 from shoal.vector.backends.serial import private_arena
 from shoal.vector.layout import Arena
 from shoal.vector.messages import Attachment, Command, Event, Op, Outcome, Reply
@@ -51,12 +52,13 @@ class ThreadsBackend:
         arena = private_arena(attachment)
         for worker, runner in enumerate(self.runners):
             runner.attach(attachment, arena)
-            self.post(worker, Command(sequence, Op.ATTACH))
+            self.post([(worker, Command(sequence, Op.ATTACH))])
         return arena
 
-    def post(self, worker: int, command: Command) -> None:
-        """Hand a command to a thread."""
-        self._commands[worker].put(command)
+    def post(self, commands: Sequence[Addressed]) -> None:
+        """Hand commands to threads."""
+        for worker, command in commands:
+            self._commands[worker].put(command)
 
     def poll(self, timeout: float | None) -> list[Event]:
         """Wait for an answer, then take all that are there."""

@@ -15,6 +15,7 @@ It receives one command at a time, runs it and replies. When the socket closes, 
 from __future__ import annotations
 
 import faulthandler
+import io
 import logging
 import multiprocessing
 import os
@@ -113,6 +114,9 @@ def _settle_in(processor: int) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
+    # What an environment prints should be seen when it prints it, and not be lost if its process is killed.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
     if not faulthandler.is_enabled():
         faulthandler.enable()
 
