@@ -24,9 +24,9 @@ class Batch:
 
     __slots__ = ("fixed", "ignored", "loose")
 
-    def __init__(self, ignored: Array | None) -> None:
+    def __init__(self, ignored: Callable[[], Array] | None) -> None:
         self.ignored = ignored
-        """Environments that will be reset instead of stepped, whose actions need not make sense."""
+        """Tells which environments will be reset instead of stepped: their actions need not make sense."""
         self.fixed: list[Array] = []
         """The values of every fixed leaf, in an acceptable type."""
         self.loose: list[Sequence[Any]] = []
@@ -56,7 +56,7 @@ def _fixed_check(leaf: FixedLeaf, space: spaces.Space[Any], num_envs: int) -> Ch
         if array.dtype is not dtype:
             array = _converted(array, dtype, path)
         if not in_range(array):
-            acted = array if batch.ignored is None else array[~batch.ignored]
+            acted = array if batch.ignored is None else array[~batch.ignored()]
             if len(acted) and not in_range(acted):
                 raise InvalidAction(f"{path} has values that are not in {space}: {shortened(array)}. {UNCHANGED}")
         batch.fixed.append(array)

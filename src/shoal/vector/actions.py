@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from gymnasium import spaces
 
 from shoal.vector.action_checks import Batch, compile_check
-from shoal.vector.layout import Arena, Array, FixedLeaf, Layout, LooseLeaf, Node, Rows, as_index
+from shoal.vector.layout import Arena, FixedLeaf, Layout, LooseLeaf, Node, Rows, as_index
 from shoal.vector.observations import LooseValues
 
 Wide = tuple[int, ...]
@@ -34,16 +34,18 @@ NOTHING_MORE = Written([], ())
 class ActionWriter:
     """Checks batches of actions and writes them."""
 
-    def __init__(self, space: spaces.Space[Any], layout: Layout, arena: Arena) -> None:
+    def __init__(self, space: spaces.Space[Any], layout: Layout, arena: Arena, *, ignores_ended: bool) -> None:
         self._arena = arena
         self._check = compile_check(layout.action, space, layout.num_envs)
+        # The flags of the last step are in the arena until the next one begins.
+        self._ignored = (lambda: arena.terminated | arena.truncated) if ignores_ended else None
 
-    def write(self, actions: Any, ignored: Array | None = None) -> Written:
+    def write(self, actions: Any) -> Written:
         """Write a batch for all environments; raises before the first write if any part of it is wrong.
 
-        The values of ``ignored`` environments may lie outside the action space.
+        With ``ignores_ended``, the values of environments whose episode has ended may lie outside the action space.
         """
-        batch = Batch(ignored)
+        batch = Batch(self._ignored)
         self._check(actions, batch)
         wide: list[int] = []
         for number, (target, values) in enumerate(zip(self._arena.actions, batch.fixed, strict=True)):
@@ -65,9 +67,17 @@ Read = Callable[[Rows, dict[tuple[int, int], Any], Wide], Iterator[Any]]
 class ActionReader:
     """The actions of some environments, one by one, as the environments expect them."""
 
-    def __init__(self, layout: Layout, arena: Arena) -> None:
+    def __init__(self, layout: Layout, arena: Arena, rows: range) -> None:
         self._arena = arena
+        self._rows = rows
         self._iterate = self._compile(layout.action)
+        # Most actions are a single array, which is worth a shorter way.
+        is_single = isinstance(layout.action, FixedLeaf)
+        self._only = arena.actions[0][rows.start : rows.stop] if is_single else None
+
+    def read_all(self) -> Iterator[Any]:
+        """One action for each of this reader's environments, all of it in the arena."""
+        return self._iterate(self._rows, {}, ()) if self._only is None else iter(self._only.copy())
 
     def read(self, rows: Rows, loose: LooseValues, wide: Wide) -> Iterator[Any]:
         """One action per environment in ``rows``; the other two are what the writer said."""

@@ -210,6 +210,8 @@ class ObservationReader:
         self._arena = arena
         self._loose: list[list[Any]] = [[None] * layout.num_envs for _ in loose_leaves(layout.observation)]
         self._arrange: Callable[[list[Array]], Any] = self._compile(layout.observation)
+        # Most observations are a single array, which is worth a shorter way.
+        self._only = arena.observations[0] if isinstance(layout.observation, FixedLeaf) else None
 
     def update(self, values: LooseValues) -> None:
         """Take in values of loose leaves."""
@@ -218,6 +220,8 @@ class ObservationReader:
 
     def read(self, copy: bool, early: EarlyCopy | None = None) -> Any:
         """The batch; with ``copy=False`` its arrays are the arena itself, otherwise copies, perhaps made already."""
+        if self._only is not None and copy and early is None:
+            return self._only.copy()
         if not copy:
             return self._arrange(self._arena.observations)
         return self._arrange([array.copy() for array in self._arena.observations] if early is None else early.arrays)

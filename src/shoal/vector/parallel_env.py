@@ -146,7 +146,12 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         self._arena = self._pool.attach(
             Attachment(self.single_observation_space, self.single_action_space, self.num_envs, self.autoreset_mode)
         )
-        self._actions = ActionWriter(self.single_action_space, layout, self._arena)
+        self._actions = ActionWriter(
+            self.single_action_space,
+            layout,
+            self._arena,
+            ignores_ended=self.autoreset_mode is AutoresetMode.NEXT_STEP,
+        )
         self._observations = ObservationReader(layout, self._arena)
         self._is_seen = np.zeros(self.num_envs, dtype=np.bool_)
         """Which environments have given an observation."""
@@ -156,8 +161,7 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         nbytes = sum(array.nbytes for array in self._arena.observations)
         self._copies_early = self.copy and nbytes >= LARGE and len(self._pool.rows) > 1
         self._early: EarlyCopy | None = None
-        self._due: Array | None = None
-        """NEXT_STEP: which environments will be reset by the next step, so that their actions do not count."""
+        self._has_stepped = False
 
     # -- reset ---------------------------------------------------------------------------------------------------
 
@@ -178,6 +182,8 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         self._check_idle("reset_async")
         seeds = seeds_of(seed, self.num_envs)
         options, mask = reset_mask_of(options, self.num_envs)
+        if self._has_stepped:
+            self._is_seen[:] = True
         if mask is not None and not (self._is_seen | mask).all():
             missing = np.flatnonzero(~(self._is_seen | mask)).tolist()
             raise ResetNeeded(
@@ -198,8 +204,6 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         outcome = self._finish("reset", timeout)
         rows = list(self._resetting)
         self._is_seen[rows] = self._is_ready[rows] = True
-        if self._due is not None:
-            self._due[rows] = False
         self._settle(outcome)
         return self._observations.read(self.copy), batch_infos(outcome.infos, self.num_envs)
 
@@ -238,7 +242,7 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
             self._check_idle(name)
         if not self._all_ready:
             raise ResetNeeded(self._why_not_ready())
-        loose, wide = self._actions.write(actions, self._due)
+        loose, wide = self._actions.write(actions)
         if self._copies_early:
             self._early = EarlyCopy(self._arena)
         if not loose and not wide:
@@ -251,12 +255,10 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
     def _step_results(self, outcome: Outcome) -> Step:
         arena = self._arena
         reward, terminated, truncated = arena.reward.copy(), arena.terminated.copy(), arena.truncated.copy()
-        self._is_seen[:] = True
-        if self.autoreset_mode is not AutoresetMode.SAME_STEP:
-            self._due = terminated | truncated
-            if self.autoreset_mode is AutoresetMode.DISABLED:
-                self._is_ready = ~self._due
-                self._all_ready = bool(self._is_ready.all())
+        self._has_stepped = True
+        if self.autoreset_mode is AutoresetMode.DISABLED:
+            self._is_ready = ~(terminated | truncated)
+            self._all_ready = bool(self._is_ready.all())
         if outcome.loose or outcome.failures:
             self._settle(outcome)
         infos = batch_infos(outcome.infos, self.num_envs) if outcome.infos else {}
@@ -339,8 +341,9 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         self._finalizer.detach()
         self._pool.close(0.0 if terminate else CLOSE_SECONDS if timeout is None else timeout)
         # What refers to the arena keeps its memory, and a descriptor, alive.
-        for name in ("_arena", "_actions", "_observations", "_early"):
+        for name in ("_arena", "_actions", "_observations"):
             self.__dict__.pop(name, None)
+        self._early = None
 
     def __enter__(self) -> ParallelEnv:
         return self

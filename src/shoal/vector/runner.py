@@ -60,13 +60,16 @@ class Runner:
         """Say where observations go and actions come from, and which autoreset mode holds."""
         layout = Layout.of(attachment.observation_space, attachment.action_space, attachment.num_envs)
         self._writer = ObservationWriter(layout, arena)
-        self._actions = ActionReader(layout, arena)
+        self._actions = ActionReader(layout, arena, self.rows)
         self._mode = attachment.autoreset_mode
         self.slice.attach(arena, self._writer)
 
     def _step(self, steps: Steps | None, outcome: Outcome) -> None:
-        rows, loose, wide = steps or (self.rows, [], ())
-        actions = self._actions.read(rows, loose, wide)
+        rows: Rows
+        if steps is None:
+            rows, actions = self.rows, self._actions.read_all()
+        else:
+            rows, actions = steps.rows, self._actions.read(*steps)
         if self._due:
             due = [row for row in rows if row in self._due]
             if due:
