@@ -326,7 +326,10 @@ def test_observation_mode_can_be_given_as_spaces(make: Make) -> None:
 def test_the_factory_may_have_reset_its_environment(make: Make) -> None:
     """Gymnasium lets such environments be stepped at once, and so do we."""
     envs = make([reset_cartpole] * 2)
-    envs.step([0, 1])
+    observation, *_ = envs.step([0, 1])
+    alone = reset_cartpole()
+    assert observation[1].tolist() == alone.step(1)[0].tolist()
+    alone.close()
 
 
 def reset_cartpole() -> gymnasium.Env[Any, Any]:

@@ -55,7 +55,9 @@ def test_close_may_be_repeated_and_ends_everything(way: dict[str, Any]) -> None:
 
 
 def test_close_works_before_the_first_reset(way: dict[str, Any]) -> None:
-    ParallelEnv([counting()] * 3, **way).close()
+    envs = ParallelEnv([counting()] * 3, **way)
+    envs.close()
+    assert envs.closed
 
 
 @pytest.mark.parametrize("terminate", [False, True])
