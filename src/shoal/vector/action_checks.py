@@ -76,6 +76,8 @@ def _range_check(space: spaces.Space[Any], dtype: np.dtype[Any], num_envs: int) 
             return lambda array: first <= min(values := array.tolist()) and max(values) <= last
         unsigned = np.dtype(f"u{dtype.itemsize}")
         # Seen as unsigned numbers, those below the start are huge: one comparison does for both ends.
+        if first == 0:
+            return lambda array: bool(np.maximum.reduce(array.view(unsigned)) < count)
         return lambda array: bool(np.maximum.reduce((array - first).view(unsigned)) < count)
     if isinstance(space, spaces.MultiDiscrete):
         low, high = space.start, space.start + space.nvec

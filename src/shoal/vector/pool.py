@@ -142,9 +142,8 @@ class Pool:
             (merged,) = self._outcomes.values()
             return merged
         merged = Outcome.empty()
-        for worker in self._workers:
-            outcome = self._outcomes.get(worker)
-            if outcome is not None and any(outcome):
+        for _, outcome in sorted(self._outcomes.items()):
+            if any(outcome):
                 merged.infos.extend(outcome.infos)
                 merged.loose.extend(outcome.loose)
                 merged.failures.extend(outcome.failures)

@@ -24,13 +24,17 @@ import time
 from collections import deque
 from typing import NamedTuple
 
+from shoal.vector.backends.board import Desk
 from shoal.vector.backends.patience import LONG_SECONDS, SPIN_SECONDS, look
 from shoal.vector.errors import ProtocolError
+from shoal.vector.messages import Op
 
 HEADER = struct.Struct("<IIQIIQ")
 MAGIC = int.from_bytes(b"shoa", "little")
 MAX_PICKLED = 256 * 2**20
 UNLIMITED = 2**63
+
+REPLY, LOG, RING = 100, 101, 102  # what a message is, when it is no command; one that rings only wakes
 RECEIVE = 2**16
 
 
@@ -172,11 +176,12 @@ class Channel:
 
 
 class WorkerChannel:
-    """The worker's end. Any thread may send; one thread receives."""
+    """The worker's end. Any thread may send; one thread receives. With a desk, ordinary steps are ordered on the board."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, desk: Desk | None = None) -> None:
         sock.setblocking(True)
         self.socket = sock
+        self._desk = desk
         self._sending = threading.Lock()
         self._last_wait = self._arrived = 0.0
         self._poll = select.poll()
@@ -193,10 +198,25 @@ class WorkerChannel:
             self.socket.sendall(header + pickled if pickled else header)
             for part in raw or ():
                 self.socket.sendall(part)
+            if self._desk is not None:
+                self._desk.mail_sent()
 
     def receive(self) -> Frame | None:
-        """The next message, or ``None`` when the caller is gone."""
-        self._wait()
+        """The next command, or ``None`` when the caller is gone."""
+        while True:
+            if self._desk is None:
+                self._wait()
+            else:
+                sequence = self._desk.wait(self._sleep)
+                if sequence is not None:
+                    return Frame(0, sequence, Op.STEP, _NOTHING, _NOTHING)
+                if not self._look():
+                    continue  # what the board speaks of has been read already
+            frame = self._read()
+            if frame is None or frame.kind != RING:
+                return frame
+
+    def _read(self) -> Frame | None:
         head = self._exactly(HEADER.size)
         if head is None:
             return None
@@ -205,6 +225,9 @@ class WorkerChannel:
         if body is None:
             return None
         return Frame(generation, sequence, kind, body[:pickled], body[pickled:])
+
+    def _sleep(self, seconds: float | None) -> bool:
+        return bool(self._poll.poll(None if seconds is None else seconds * 1000))
 
     def _wait(self) -> None:
         begin = time.perf_counter()

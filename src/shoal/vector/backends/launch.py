@@ -23,7 +23,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Protocol
+from typing import Any, Protocol
 
 from shoal.vector.backends.base import StartMethod
 from shoal.vector.backends.fork_guard import disown, own
@@ -153,7 +153,7 @@ class SpawnLauncher:
         """Nothing is held."""
 
 
-def spawned(boot: dict[str, dict[str, int]]) -> None:
+def spawned(boot: dict[str, dict[str, Any]]) -> None:
     """Where a spawned worker begins."""
     serve(Post(**boot["post"]))
 

@@ -18,14 +18,16 @@ import cloudpickle
 from gymnasium.envs.registration import EnvSpec, registry
 
 from shoal.vector.backends.base import Addressed, Recipe, StartMethod
-from shoal.vector.backends.channel import Channel, Frame
+from shoal.vector.backends.board import FIRST_SLEEP_SECONDS, Board, writes_keep_their_order
+from shoal.vector.backends.channel import LOG, RING, Channel, Frame
 from shoal.vector.backends.fork_guard import disown, own
 from shoal.vector.backends.launch import Launcher, Process, make_launcher
+from shoal.vector.backends.patience import SPIN_SECONDS, look
 from shoal.vector.backends.remote_log import LogSettings, handle_record
 from shoal.vector.backends.serial import private_arena
 from shoal.vector.backends.shared_buffer import SharedBuffer
 from shoal.vector.backends.waiting import Waiter, make_waiter
-from shoal.vector.backends.worker import BOARD_STRIDE, LOG, Briefing, Post
+from shoal.vector.backends.worker import Briefing, Post
 from shoal.vector.cpus import own_processors
 from shoal.vector.errors import ConfigurationError, ProtocolError
 from shoal.vector.failures import Failure
@@ -44,8 +46,6 @@ class _Member:
         self.channel: Channel
         self.process: Process
         self.generation = 0
-        self.awaited: Command | None = None
-        """The command that has no reply yet."""
         self.dead = False
 
 
@@ -62,9 +62,11 @@ class ProcessBackend:
         self._members = [_Member(recipe, _brief(recipe)) for recipe in recipes]
         self._launcher: Launcher | None = None
         self._waiter: Waiter | None = None
-        self._board = SharedBuffer("shoal-board")
-        self._board_memory = self._board.allocate(self.num_workers * BOARD_STRIDE * 8)
-        self._progress = memoryview(self._board_memory).cast("q")
+        self._board = Board(self.num_workers)
+        self._uses_board = self.shares_arena and writes_keep_their_order()
+        self._awaited: dict[int, Command] = {}
+        """The commands that have no reply yet, by worker."""
+        self._last_wait = 0.0
         self._shared = SharedBuffer("shoal-arena") if self.shares_arena else None
         self._arena: Arena | None = None
         self._processors = own_processors(self.num_workers) if pin_workers else []
@@ -72,7 +74,7 @@ class ProcessBackend:
 
     def start(self) -> None:
         """Start all workers. They construct in parallel once they are told to."""
-        self._waiter = make_waiter()
+        self._waiter = make_waiter(spins=not self._uses_board)
         self._launcher = make_launcher(self.start_method)
         for worker in range(self.num_workers):
             self._launch(worker)
@@ -91,6 +93,7 @@ class ProcessBackend:
                 channel_fd=theirs.fileno(),
                 board_fd=self._board.fd,
                 arena_fd=self._shared.fd if self._shared is not None else -1,
+                uses_board=self._uses_board,
                 processor=self._processors[worker] if self._processors else -1,
             )
             member.channel = Channel(ours)
@@ -122,7 +125,11 @@ class ProcessBackend:
         pickled = [self._pickled(worker, command) for worker, command in commands]
         for (worker, command), data in zip(commands, pickled, strict=True):
             member = self._members[worker]
-            member.awaited = command
+            self._awaited[worker] = command
+            if self._uses_board and command.op is Op.STEP and not data:
+                if self._board.order(worker, command.sequence):
+                    member.channel.send(member.generation, command.sequence, RING)
+                continue
             raw = None
             if self._shared is None and command.op is Op.STEP:
                 assert self._arena is not None
@@ -130,6 +137,7 @@ class ProcessBackend:
                 raw = pack(self._arena.given_actions(wide), rows)
             if not member.channel.send(member.generation, command.sequence, command.op, data, raw):
                 self._waiter.watch_for_room(worker, True)
+            self._board.mail_sent(worker)
 
     def _pickled(self, worker: int, command: Command) -> bytes:
         if command.op is Op.CONSTRUCT:
@@ -146,6 +154,47 @@ class ProcessBackend:
         return data
 
     def poll(self, timeout: float | None) -> list[Event]:
+        """Wait for workers, and return what they replied and who died; perhaps nothing, even before the timeout."""
+        if not self._uses_board:
+            return self._gather(timeout)
+        begin = time.perf_counter()
+        patience = SPIN_SECONDS if timeout is None else min(SPIN_SECONDS, timeout)
+        events, _ = look(self._glance, patience if self._last_wait < SPIN_SECONDS else 0.0)
+        if not events:
+            workers = list(self._awaited)
+            self._board.fall_asleep(workers)
+            try:
+                first = FIRST_SLEEP_SECONDS if timeout is None else min(FIRST_SLEEP_SECONDS, timeout)
+                events = self._glance() or self._gather(first) or self._glance()
+                if not events and timeout != first:
+                    events = self._gather(None if timeout is None else timeout - first) or self._glance()
+            finally:
+                self._board.wake_up(workers)
+        self._last_wait = time.perf_counter() - begin
+        return events
+
+    def _glance(self) -> list[Event]:
+        """What the board says."""
+        events: list[Event] = []
+        board = self._board
+        for worker, command in [*self._awaited.items()]:
+            if board.is_done(worker, command.sequence):
+                del self._awaited[worker]
+                events.append(Reply(worker, command.sequence, Outcome.empty()))
+            elif board.has_mail(worker):
+                self._read(worker, events)
+        return events
+
+    def _read(self, worker: int, events: list[Event]) -> None:
+        """Take everything that a worker has sent."""
+        member = self._members[worker]
+        frames, closed = member.channel.receive()
+        for frame in frames:
+            self._take(worker, member, frame, events)
+        if closed:
+            self._bury(worker, member, events)
+
+    def _gather(self, timeout: float | None) -> list[Event]:
         """Wait, then take everything that is there: first what workers sent, then who died."""
         assert self._waiter is not None
         events: list[Event] = []
@@ -154,11 +203,7 @@ class ProcessBackend:
             member = self._members[worker]
             if member.channel.has_unsent and member.channel.flush():
                 self._waiter.watch_for_room(worker, False)
-            frames, closed = member.channel.receive()
-            for frame in frames:
-                self._take(worker, member, frame, events)
-            if closed:
-                self._bury(worker, member, events)
+            self._read(worker, events)
         for worker in ended:
             member = self._members[worker]
             if not member.dead and member.process.check():
@@ -169,11 +214,13 @@ class ProcessBackend:
         if frame.kind == LOG:
             handle_record(frame.pickled)
             return
-        command = member.awaited
+        if frame.kind == RING:
+            return
+        command = self._awaited.get(worker)
         if command is None or (frame.generation, frame.sequence) != (member.generation, command.sequence):
             self.dropped_replies += 1
             return
-        member.awaited = None
+        del self._awaited[worker]
         if frame.raw:
             assert self._arena is not None
             unpack(self._arena.results, member.recipe.rows, frame.raw)
@@ -195,8 +242,7 @@ class ProcessBackend:
 
     def progress(self, worker: int) -> int | None:
         """The environment this worker is, or was when it died, working on."""
-        row = self._progress[worker * BOARD_STRIDE]
-        return row - 1 if row else None
+        return self._board.progress(worker)
 
     def pid(self, worker: int) -> int:
         """The worker's process."""
@@ -246,13 +292,11 @@ class ProcessBackend:
         if self._waiter is not None:
             self._waiter.close()
             self._waiter = None
-        for buffer in (self._board, self._shared):
-            if buffer is not None:
-                buffer.close()
+        if self._shared is not None:
+            self._shared.close()
+        self._board.close()
         # A mapping holds a descriptor of its own for as long as anything refers to it.
         self._arena = None
-        self._progress.release()
-        self._board_memory.close()
         self._members.clear()
 
 

@@ -46,15 +46,16 @@ class Waiter(Protocol):
         """Stop watching anybody."""
 
 
-def make_waiter() -> Waiter:
-    """The quick one on Linux, the portable one elsewhere."""
-    return PortableWaiter() if is_portable() else EpollWaiter()
+def make_waiter(*, spins: bool) -> Waiter:
+    """The quick one on Linux, the portable one elsewhere. ``spins`` makes the quick one look a few times before it sleeps."""
+    return PortableWaiter() if is_portable() else EpollWaiter(spins=spins)
 
 
 class EpollWaiter:
     """One persistent epoll over sockets and process descriptors."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, spins: bool) -> None:
+        self._patience = SPIN_SECONDS if spins else 0.0
         self._epoll = select.epoll()
         own(self._epoll.fileno())
         self._channels: dict[int, int] = {}
@@ -75,7 +76,7 @@ class EpollWaiter:
                 self._epoll.modify(channel, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
 
     def wait(self, timeout: float | None) -> Ready:
-        patience = SPIN_SECONDS if timeout is None else min(SPIN_SECONDS, timeout)
+        patience = self._patience if timeout is None else min(self._patience, timeout)
         found, waited = look(self._look, patience if self._last_wait < SPIN_SECONDS else 0.0)
         if not found and timeout != 0:
             begin = time.perf_counter()

@@ -7,7 +7,7 @@
     Channel ◀──── socketpair ────▶ WorkerChannel ── Runner ── environments
        │                                                │
        └───────────── arena (shm only) ─────────────────┘
-    board  ◀──── which environment is being worked on ──┘
+    Board ◀── orders, what is done, what is worked on ──▶ Desk
 
 It receives one command at a time, runs it and replies. When the socket closes, it closes its environments and ends.
 """
@@ -32,7 +32,8 @@ from gymnasium import register
 from gymnasium.envs.registration import EnvSpec, registry
 
 from shoal.vector.backends.base import Recipe
-from shoal.vector.backends.channel import MAX_PICKLED, Frame, WorkerChannel
+from shoal.vector.backends.board import Desk
+from shoal.vector.backends.channel import LOG, MAX_PICKLED, REPLY, RING, Frame, WorkerChannel
 from shoal.vector.backends.remote_log import LogSettings, forward_logs
 from shoal.vector.backends.serial import private_arena
 from shoal.vector.backends.shared_buffer import map_shared
@@ -46,9 +47,6 @@ logger = logging.getLogger(__name__)
 
 STEP = int(Op.STEP)
 PLAIN_STEP = Command(0, Op.STEP)
-REPLY = 100
-LOG = 101
-BOARD_STRIDE = 8  # numbers per worker on the board: a cache line
 
 
 @dataclass(frozen=True)
@@ -62,6 +60,8 @@ class Post:
     board_fd: int
     arena_fd: int
     """-1 where the arena is not shared."""
+    uses_board: bool
+    """Whether ordinary steps are ordered on the board."""
     processor: int
     """The one to run on, or -1 for any."""
 
@@ -93,7 +93,9 @@ def serve(post: Post) -> NoReturn:
     exit_code = 1
     try:
         _settle_in(post.processor)
-        Worker(post, WorkerChannel(socket.socket(fileno=post.channel_fd))).run()
+        desk = Desk(post.board_fd, post.worker)
+        channel = WorkerChannel(socket.socket(fileno=post.channel_fd), desk if post.uses_board else None)
+        Worker(post, channel, desk).run()
         exit_code = 0
     except (BrokenPipeError, ConnectionResetError):
         pass  # the caller is gone
@@ -124,11 +126,11 @@ def _settle_in(processor: int) -> None:
 class Worker:
     """Receives commands, has the runner run them, and replies."""
 
-    def __init__(self, post: Post, channel: WorkerChannel) -> None:
+    def __init__(self, post: Post, channel: WorkerChannel, desk: Desk) -> None:
         self._post = post
         self._channel = channel
-        board = memoryview(map_shared(post.board_fd)).cast("B").cast("q")
-        self._progress = board[post.worker * BOARD_STRIDE : (post.worker + 1) * BOARD_STRIDE]
+        self._desk = desk
+        self._has_logged = False
         self._runner: Runner
         self._arena: Arena
 
@@ -171,7 +173,7 @@ class Worker:
             # Unpickling imports the user's modules, so anything can be raised here.
             return Outcome([], [], [Failure.of(error, env_index=self._post.first_row, phase="construct")], [])
         logger.debug("worker %d (pid %d) makes environments %s", self._post.worker, os.getpid(), recipe.rows)
-        self._runner = Runner(recipe.rows, recipe.env_fns, self._progress, in_process=False)
+        self._runner = Runner(recipe.rows, recipe.env_fns, self._desk.progress, in_process=False)
         return self._runner.execute(Command(frame.sequence, Op.CONSTRUCT))
 
     def _attach(self, attachment: Attachment) -> None:
@@ -183,7 +185,13 @@ class Worker:
         self._runner.attach(attachment, self._arena)
 
     def _reply(self, frame: Frame, outcome: Outcome) -> None:
-        pickled = b"" if not any(outcome) else self._pickled(outcome, Op(frame.kind).label)
+        is_plain = not any(outcome)
+        if is_plain and self._post.uses_board and not self._has_logged:
+            if self._desk.done(frame.sequence):
+                self._channel.send(self._post.generation, frame.sequence, RING)
+            return
+        self._has_logged = False  # log records are on the socket, before this reply
+        pickled = b"" if is_plain else self._pickled(outcome, Op(frame.kind).label)
         raw = None
         if self._post.arena_fd < 0 and frame.kind in (Op.RESET, Op.STEP):
             raw = pack(self._arena.results, self._runner.rows)
@@ -200,6 +208,7 @@ class Worker:
         return dumps(_without_unsendable(outcome, phase, reason))
 
     def _send_log(self, record: bytes) -> None:
+        self._has_logged = True
         self._channel.send(self._post.generation, 0, LOG, record)
 
 

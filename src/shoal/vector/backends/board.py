@@ -1,0 +1,151 @@
+"""The board: a few numbers that the caller and its workers all see, so that an ordinary step needs no message.
+
+::
+
+    caller                                                     worker
+    ORDERED = 17  ──────────────── seen by who looks ────────▶ steps its environments, PROGRESS = 3, 4, 5 ...
+                  ◀─────────────── seen by who looks ───────── DONE = 17
+
+Everything else is mail: a message on the socket, after which ``SENT`` or ``ANSWERED`` counts up, so that who looks at the
+board alone learns of it too. Who goes to sleep says so first and looks once more; the other side then also rings: a
+message without content on the socket, which wakes.
+
+Two processors may see two writes to different places in either order, so in principle both sides can miss each other:
+one sees the other still awake, the other sees nothing to do. So the first sleep is short. After it, everything has been seen.
+
+Results must be visible before ``DONE`` is. x86 promises that writes become visible in their order; other processors do
+not without an instruction that Python lacks, so there the board is used for ``PROGRESS`` alone, and steps travel as
+messages, which costs some microseconds.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from shoal.vector.backends.patience import LONG_SECONDS, SPIN_SECONDS, look
+from shoal.vector.backends.shared_buffer import SharedBuffer, is_portable, map_shared
+
+# Each group has a cache line of its own, so that writing to one does not disturb who looks at another.
+PROGRESS: Final = 0
+ORDERED, SENT, CALLER_ASLEEP = 8, 9, 10
+DONE, ANSWERED, WORKER_ASLEEP = 16, 17, 18
+STRIDE: Final = 24
+
+FIRST_SLEEP_SECONDS = 0.01
+
+
+def writes_keep_their_order() -> bool:
+    """Whether this machine shows writes to other processors in the order in which they were made."""
+    return not is_portable() and platform.machine().lower() in ("x86_64", "amd64")
+
+
+class Board:
+    """The caller's side, for all workers."""
+
+    def __init__(self, num_workers: int) -> None:
+        self._buffer = SharedBuffer("shoal-board")
+        self._memory = self._buffer.allocate(num_workers * STRIDE * 8)
+        self._words = memoryview(self._memory).cast("q")
+        self._mail_read = [0] * num_workers
+
+    @property
+    def fd(self) -> int:
+        """What workers inherit."""
+        return self._buffer.fd
+
+    def clear(self, worker: int) -> None:
+        """Forget what a former worker in this place has written."""
+        for word in range(worker * STRIDE, (worker + 1) * STRIDE):
+            self._words[word] = 0
+        self._mail_read[worker] = 0
+
+    def progress(self, worker: int) -> int | None:
+        """The environment this worker is, or was when it died, working on."""
+        row = self._words[worker * STRIDE + PROGRESS]
+        return row - 1 if row else None
+
+    def order(self, worker: int, sequence: int) -> bool:
+        """Ask for an ordinary step; returns whether the worker sleeps and has to be rung."""
+        self._words[worker * STRIDE + ORDERED] = sequence
+        return bool(self._words[worker * STRIDE + WORKER_ASLEEP])
+
+    def mail_sent(self, worker: int) -> None:
+        """Say that there is a message on the socket."""
+        self._words[worker * STRIDE + SENT] += 1
+
+    def is_done(self, worker: int, sequence: int) -> bool:
+        """Whether the worker has finished this ordinary step."""
+        return self._words[worker * STRIDE + DONE] == sequence
+
+    def has_mail(self, worker: int) -> bool:
+        """Whether messages have been sent since the last time this was asked."""
+        count = self._words[worker * STRIDE + ANSWERED]
+        if count == self._mail_read[worker]:
+            return False
+        self._mail_read[worker] = count
+        return True
+
+    def fall_asleep(self, workers: Sequence[int]) -> None:
+        """From now on, these workers ring."""
+        for worker in workers:
+            self._words[worker * STRIDE + CALLER_ASLEEP] = 1
+
+    def wake_up(self, workers: Sequence[int]) -> None:
+        """They need not ring any more."""
+        for worker in workers:
+            self._words[worker * STRIDE + CALLER_ASLEEP] = 0
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._buffer.close()
+        self._words.release()
+        self._memory.close()
+
+
+class Desk:
+    """One worker's side."""
+
+    def __init__(self, board_fd: int, worker: int) -> None:
+        words = memoryview(map_shared(board_fd)).cast("B").cast("q")
+        self.words = words[worker * STRIDE : (worker + 1) * STRIDE]
+        self.progress = self.words[PROGRESS : PROGRESS + 1]
+        self._last_order = self.words[ORDERED]
+        self._mail_read = self.words[SENT]
+        self._last_wait = self._arrived = 0.0
+
+    def wait(self, sleep: Callable[[float | None], bool]) -> int | None:
+        """The sequence number of the next ordinary step, or ``None`` when there is mail.
+
+        ``sleep`` sleeps for so many seconds, or until there is mail, and returns whether there is.
+        """
+        begin = time.perf_counter()
+        may_look = self._last_wait < SPIN_SECONDS and begin - self._arrived < LONG_SECONDS
+        found, _ = look(self._glance, SPIN_SECONDS if may_look else 0.0)
+        if not found:
+            self.words[WORKER_ASLEEP] = 1
+            found = self._glance() or sleep(FIRST_SLEEP_SECONDS) or self._glance() or sleep(None)
+            self.words[WORKER_ASLEEP] = 0
+        self._arrived = time.perf_counter()
+        self._last_wait = self._arrived - begin
+        order = self.words[ORDERED]
+        if order != self._last_order:
+            self._last_order = order
+            return order
+        self._mail_read = self.words[SENT]
+        return None
+
+    def _glance(self) -> bool:
+        words = self.words
+        return words[ORDERED] != self._last_order or words[SENT] != self._mail_read
+
+    def done(self, sequence: int) -> bool:
+        """Say that an ordinary step is finished; returns whether the caller sleeps and has to be rung."""
+        self.words[DONE] = sequence
+        return bool(self.words[CALLER_ASLEEP])
+
+    def mail_sent(self) -> None:
+        """Say that there is a message on the socket."""
+        self.words[ANSWERED] += 1
