@@ -32,6 +32,12 @@ settings.register_profile(
 settings.load_profile("shoal")
 
 
+def pytest_collection_finish() -> None:
+    """What has been imported stays. Saying so makes the collections of garbage around every test ten times quicker."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> str:
     """Every backend."""
