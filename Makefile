@@ -38,6 +38,7 @@ soak: setup  ## long runs
 
 bench: setup  ## Shoal beside its peers (makes a virtual environment of its own)
 	$(BIN)/python -m benchmarks.throughput
+	$(BIN)/python -m benchmarks.startup
 
 demo: setup  ## a rollout on every backend, with the proof that the results are identical
 	$(BIN)/shoal demo

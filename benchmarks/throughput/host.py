@@ -63,17 +63,21 @@ class Host:
         self._process.start()
         if self._process.pid is None:
             raise RigError("its process did not start")
-        self._pid = self._process.pid
+        self.pid = self._process.pid
         theirs.close()
 
     def wait_until_loaded(self) -> None:
         """Raises ``RigError`` when the library cannot be imported."""
         self._receive(LOAD_SECONDS)
 
-    def start(self, workload: Workload) -> None:
+    def launch_and_wait(self) -> None:
+        """Both, unless it has been done."""
         if self._connection is None:
             self.launch()
             self.wait_until_loaded()
+
+    def start(self, workload: Workload) -> None:
+        self.launch_and_wait()
         self._ask("start", workload, START_SECONDS)
 
     def measure(self, rounds: int) -> float:
@@ -95,7 +99,7 @@ class Host:
         self._process.join(timeout=5)
         # Its workers live in the group it leads, and can outlast it.
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
         self._process.join()
 
     def _ask(self, method: str, argument: Workload | int | None, seconds: float) -> float | None:

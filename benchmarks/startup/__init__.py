@@ -1,0 +1,1 @@
+"""How long until the first observation, and in how much memory?"""
