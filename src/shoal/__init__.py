@@ -10,6 +10,7 @@ from shoal.vector.errors import (
     ConfigurationError,
     EnvContractError,
     EnvError,
+    GroupMismatch,
     InvalidAction,
     InvalidActionType,
     NothingPending,
@@ -23,16 +24,20 @@ from shoal.vector.errors import (
     WorkerError,
     WorkerTimeout,
 )
+from shoal.vector.first_ready import Batch
 from shoal.vector.making import make, register_with_gymnasium
 from shoal.vector.parallel_env import ParallelEnv
+from shoal.vector.tasks import Task
 
 __all__ = [
     "AlreadyPending",
     "BackendUnavailable",
+    "Batch",
     "Closed",
     "ConfigurationError",
     "EnvContractError",
     "EnvError",
+    "GroupMismatch",
     "InvalidAction",
     "InvalidActionType",
     "NothingPending",
@@ -42,6 +47,7 @@ __all__ = [
     "ShoalError",
     "SpacesDiffer",
     "StateError",
+    "Task",
     "WaitTimeout",
     "WorkerDied",
     "WorkerError",

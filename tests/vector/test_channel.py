@@ -70,7 +70,7 @@ def test_however_a_stream_is_cut_the_messages_are_the_same(payloads: list[bytes]
     ours, theirs = socket.socketpair()
     with ours, theirs:
         channel = Channel(ours)
-        stream = b"".join(HEADER.pack(MAGIC, 0, i, 100, len(data), 0) + data for i, data in enumerate(payloads))
+        stream = b"".join(HEADER.pack(MAGIC, 0, i, 100, 0, len(data), 0) + data for i, data in enumerate(payloads))
         frames: list[Frame] = []
         position = 0
         while position < len(stream):
@@ -93,7 +93,7 @@ def test_a_message_that_announces_too_much_is_refused_before_memory_is_taken(
     pair: tuple[Channel, WorkerChannel], pickled: int, raw: int
 ) -> None:
     channel, worker = pair
-    worker.socket.sendall(HEADER.pack(MAGIC, 0, 1, 100, pickled, raw))
+    worker.socket.sendall(HEADER.pack(MAGIC, 0, 1, 100, 0, pickled, raw))
     with pytest.raises(ProtocolError, match=r"announced a message of [\d,]+ bytes; infos and other data"):
         channel.receive()
 
@@ -108,6 +108,6 @@ def test_the_end_of_the_other_side_is_seen(pair: tuple[Channel, WorkerChannel]) 
 
 def test_a_worker_sees_the_end_of_the_caller_even_in_a_message(pair: tuple[Channel, WorkerChannel]) -> None:
     channel, worker = pair
-    channel.socket.sendall(HEADER.pack(MAGIC, 0, 1, 3, 100, 0) + b"half")
+    channel.socket.sendall(HEADER.pack(MAGIC, 0, 1, 3, 0, 100, 0) + b"half")
     channel.socket.close()
     assert worker.receive() is None

@@ -22,9 +22,11 @@ UNCHANGED = "Nothing was sent to the environments."
 class Batch:
     """A batch of actions while it is being checked."""
 
-    __slots__ = ("fixed", "ignored", "loose")
+    __slots__ = ("count", "fixed", "ignored", "loose")
 
-    def __init__(self, ignored: Callable[[], Array] | None) -> None:
+    def __init__(self, count: int, ignored: Callable[[], Array] | None) -> None:
+        self.count = count
+        """How many actions there must be."""
         self.ignored = ignored
         """Tells which environments will be reset instead of stepped: their actions need not make sense."""
         self.fixed: list[Array] = []
@@ -36,20 +38,21 @@ class Batch:
 Check = Callable[[Any, Batch], None]
 
 
-def compile_check(node: Node, space: spaces.Space[Any], num_envs: int) -> Check:
+def compile_check(node: Node, space: spaces.Space[Any]) -> Check:
     """A function that adds a batch's parts to a :class:`Batch`, or raises :class:`InvalidAction`."""
     if isinstance(node, FixedLeaf):
-        return _fixed_check(node, space, num_envs)
+        return _fixed_check(node, space)
     if isinstance(node, LooseLeaf):
-        return _loose_check(node, num_envs)
-    return _branch_check(node, space, num_envs)
+        return _loose_check(node)
+    return _branch_check(node, space)
 
 
-def _fixed_check(leaf: FixedLeaf, space: spaces.Space[Any], num_envs: int) -> Check:
-    dtype, shape, path = leaf.dtype, (num_envs, *leaf.shape), leaf.path
-    in_range = _range_check(space, dtype, num_envs)
+def _fixed_check(leaf: FixedLeaf, space: spaces.Space[Any]) -> Check:
+    dtype, single_shape, path = leaf.dtype, leaf.shape, leaf.path
+    in_range = _range_check(space, dtype)
 
     def check(value: Any, batch: Batch) -> None:
+        shape = (batch.count, *single_shape)
         array = value if type(value) is np.ndarray else _as_array(value, path, shape)
         if array.shape != shape:
             raise _wrong_shape(path, array.shape, shape)
@@ -64,21 +67,13 @@ def _fixed_check(leaf: FixedLeaf, space: spaces.Space[Any], num_envs: int) -> Ch
     return check
 
 
-def _range_check(space: spaces.Space[Any], dtype: np.dtype[Any], num_envs: int) -> Callable[[Array], bool]:
+def _range_check(space: spaces.Space[Any], dtype: np.dtype[Any]) -> Callable[[Array], bool]:
     """Whether a batch is within the space.
 
     Bounds of a Box are not enforced: policies routinely overshoot them and environments clip. NaN never is an action.
     """
     if isinstance(space, spaces.Discrete):
-        first, count = int(space.start), int(space.n)
-        if num_envs <= FEW:
-            last = first + count - 1
-            return lambda array: first <= min(values := array.tolist()) and max(values) <= last
-        unsigned = np.dtype(f"u{dtype.itemsize}")
-        # Seen as unsigned numbers, those below the start are huge: one comparison does for both ends.
-        if first == 0:
-            return lambda array: bool(np.maximum.reduce(array.view(unsigned)) < count)
-        return lambda array: bool(np.maximum.reduce((array - first).view(unsigned)) < count)
+        return _discrete_check(int(space.start), int(space.n), dtype)
     if isinstance(space, spaces.MultiDiscrete):
         low, high = space.start, space.start + space.nvec
         return lambda array: bool(((array >= low) & (array < high)).all())
@@ -87,6 +82,20 @@ def _range_check(space: spaces.Space[Any], dtype: np.dtype[Any], num_envs: int) 
     if dtype.kind == "f":
         return lambda array: not np.logical_or.reduce(np.isnan(array), axis=None)
     return lambda array: True
+
+
+def _discrete_check(first: int, count: int, dtype: np.dtype[Any]) -> Callable[[Array], bool]:
+    last, unsigned = first + count - 1, np.dtype(f"u{dtype.itemsize}")
+
+    def in_range(array: Array) -> bool:
+        if len(array) <= FEW:
+            values = array.tolist()
+            return bool(first <= min(values) and max(values) <= last)
+        # Seen as unsigned numbers, those below the start are huge: one comparison does for both ends.
+        shifted = array if first == 0 else array - first
+        return bool(np.maximum.reduce(shifted.view(unsigned)) < count)
+
+    return in_range
 
 
 def _as_array(value: Any, path: str, shape: tuple[int, ...]) -> Array:
@@ -124,10 +133,11 @@ def _wrong_kind(path: str, value: Any, expected: tuple[int, ...]) -> InvalidActi
     return InvalidActionType(f"{path} cannot become an array of shape {expected}: got {shortened(value)}. {UNCHANGED}")
 
 
-def _loose_check(leaf: LooseLeaf, num_envs: int) -> Check:
+def _loose_check(leaf: LooseLeaf) -> Check:
     path = leaf.path
 
     def check(value: Any, batch: Batch) -> None:
+        num_envs = batch.count
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             raise InvalidActionType(
                 f"{path} must be a sequence with one action for each of the {num_envs} environments, "
@@ -141,11 +151,11 @@ def _loose_check(leaf: LooseLeaf, num_envs: int) -> Check:
     return check
 
 
-def _branch_check(node: Branch, space: spaces.Space[Any], num_envs: int) -> Check:
+def _branch_check(node: Branch, space: spaces.Space[Any]) -> Check:
     keys: tuple[Any, ...] = node.keys if node.keys is not None else tuple(range(len(node.children)))
     subspaces: Any = space
     children = zip(keys, node.children, strict=True)
-    parts = [(key, compile_check(child, subspaces[key], num_envs)) for key, child in children]
+    parts = [(key, compile_check(child, subspaces[key])) for key, child in children]
     is_dict = node.keys is not None
     expected = f"a dictionary with the keys {list(keys)}" if is_dict else f"a tuple of {len(keys)} batches"
 

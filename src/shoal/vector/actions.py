@@ -36,7 +36,8 @@ class ActionWriter:
 
     def __init__(self, space: spaces.Space[Any], layout: Layout, arena: Arena, *, ignores_ended: bool) -> None:
         self._arena = arena
-        self._check = compile_check(layout.action, space, layout.num_envs)
+        self._num_envs = layout.num_envs
+        self._check = compile_check(layout.action, space)
         # The flags of the last step are in the arena until the next one begins.
         self._ignored = (lambda: arena.terminated | arena.truncated) if ignores_ended else None
 
@@ -45,19 +46,29 @@ class ActionWriter:
 
         With ``ignores_ended``, the values of environments whose episode has ended may lie outside the action space.
         """
-        batch = Batch(self._ignored)
+        batch = Batch(self._num_envs, self._ignored)
         self._check(actions, batch)
+        return self._write(batch, slice(None), range(self._num_envs))
+
+    def write_some(self, actions: Any, rows: list[int]) -> Written:
+        """As :meth:`write`, with one action for each of these environments."""
+        ignored = self._ignored
+        batch = Batch(len(rows), None if ignored is None else lambda: ignored()[rows])
+        self._check(actions, batch)
+        return self._write(batch, rows, rows)
+
+    def _write(self, batch: Batch, index: slice | list[int], rows: Rows) -> Written:
         wide: list[int] = []
         for number, (target, values) in enumerate(zip(self._arena.actions, batch.fixed, strict=True)):
             if values.dtype is target.dtype or values.dtype == target.dtype:
-                target[:] = values
+                target[index] = values
             else:
-                self._arena.wide_actions[number][:] = values
+                self._arena.wide_actions[number][index] = values
                 wide.append(number)
         if not wide and not batch.loose:
             return NOTHING_MORE
         columns = enumerate(batch.loose)
-        loose = [(row, number, value) for number, values in columns for row, value in enumerate(values)]
+        loose = [(row, number, value) for number, values in columns for row, value in zip(rows, values, strict=True)]
         return Written(loose, tuple(wide))
 
 

@@ -11,6 +11,7 @@
     │   ├── AlreadyPending                   also gymnasium.error.AlreadyPendingCallError
     │   └── NothingPending                   also gymnasium.error.NoAsyncCallError
     ├── SpacesDiffer (RuntimeError)          environments that cannot be batched together
+    ├── GroupMismatch (RuntimeError)         members of a group that do not start from the same observation
     ├── EnvError                             an environment raised; also an instance of what it raised
     │   └── EnvContractError                 an environment returned what its spaces do not allow
     ├── WaitTimeout (TimeoutError)           a wait ended early; the work goes on, wait again
@@ -85,6 +86,10 @@ class NothingPending(StateError, gymnasium_error.NoAsyncCallError):
 
 class SpacesDiffer(ShoalError, RuntimeError):
     """The environments' spaces do not allow them to be batched together."""
+
+
+class GroupMismatch(ShoalError, RuntimeError):
+    """Members of a group were given the same task, but do not start from the same observation."""
 
 
 class EnvError(ShoalError):

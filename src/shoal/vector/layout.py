@@ -11,6 +11,7 @@ The arena holds, one after the other and each contiguous over all environments::
     reward               (num_envs,) float64
     terminated           (num_envs,) bool
     truncated            (num_envs,) bool
+    tickets              (num_envs,) int64, which command an environment has carried out last, when it was asked alone
     action leaf 0        (num_envs, *shape)
     ...                  ... and again in double precision, for each action leaf of less
 
@@ -118,12 +119,14 @@ class Arena:
     reward: Array
     terminated: Array
     truncated: Array
+    tickets: Array
 
     def __init__(self, layout: Layout, buffer: Buffer) -> None:
         arrays = iter(layout.views(buffer))
         self.buffer = buffer
         self.observations = [next(arrays) for _ in fixed_leaves(layout.observation)]
         self.reward, self.terminated, self.truncated = next(arrays), next(arrays), next(arrays)
+        self.tickets = next(arrays)
         self.actions = [next(arrays) for _ in fixed_leaves(layout.action)]
         self.wide_actions = {leaf.number: next(arrays) for leaf in layout.narrow_actions()}
         self.results = [*self.observations, self.reward, self.terminated, self.truncated]
@@ -151,10 +154,10 @@ class Layout:
         return (leaf for leaf in fixed_leaves(self.action) if leaf.dtype.kind == "f" and leaf.dtype.itemsize < 8)
 
     def _fields(self) -> list[tuple[np.dtype[Any], tuple[int, ...]]]:
-        flags = [np.dtype(np.float64), np.dtype(np.bool_), np.dtype(np.bool_)]
+        numbers = [np.dtype(np.float64), np.dtype(np.bool_), np.dtype(np.bool_), np.dtype(np.int64)]
         return [
             *((leaf.dtype, leaf.shape) for leaf in fixed_leaves(self.observation)),
-            *((dtype, ()) for dtype in flags),
+            *((dtype, ()) for dtype in numbers),
             *((leaf.dtype, leaf.shape) for leaf in fixed_leaves(self.action)),
             *((np.dtype(np.float64), leaf.shape) for leaf in self.narrow_actions()),
         ]

@@ -19,6 +19,7 @@ from shoal.vector.errors import ConfigurationError
 from shoal.vector.messages import EnvFn
 from shoal.vector.parallel_env import ParallelEnv
 from shoal.vector.plan import check_count
+from shoal.vector.tasks import TaskFunction
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ def make(
     copy: bool = True,
     step_timeout: float | None = None,
     pin_workers: bool = True,
+    groups: int | None = None,
+    group_size: int | None = None,
+    check_groups: bool = True,
+    tasks: TaskFunction | Sequence[Any] | None = None,
+    isolate_rng: bool = False,
     **env_kwargs: Any,
 ) -> ParallelEnv:
     """Make ``num_envs`` environments that run in parallel.
@@ -55,12 +61,16 @@ def make(
     Args:
         env: the id of an environment registered with Gymnasium (``"CartPole-v1"``, or ``"module:Env-v0"`` to import a
             module first), its ``EnvSpec``, a callable that makes an environment, or a list of such callables.
-        num_envs: how many; a list has as many as it is long.
+        num_envs: how many; a list has as many as it is long, and groups as many as they have members.
         env_kwargs: further keywords go to the environment, as with ``gymnasium.make``.
 
     The other arguments are those of :class:`ParallelEnv`.
     """
     _check_for_typos(env_kwargs)
+    if num_envs is None and (groups is not None or group_size is not None) and not _is_list(env):
+        for name, value in (("groups", groups), ("group_size", group_size)):
+            check_count(name, 1 if value is None else value)
+        num_envs = (groups or 1) * (group_size or 1)
     env_fns, spec = factories_of(env, num_envs, env_kwargs)
     envs = ParallelEnv(
         env_fns,
@@ -72,9 +82,18 @@ def make(
         copy=copy,
         step_timeout=step_timeout,
         pin_workers=pin_workers,
+        groups=groups,
+        group_size=group_size,
+        check_groups=check_groups,
+        tasks=tasks,
+        isolate_rng=isolate_rng,
     )
     envs.spec = spec
     return envs
+
+
+def _is_list(env: Any) -> bool:
+    return isinstance(env, Sequence) and not isinstance(env, str)
 
 
 def make_vec_entry_point(env_id: str, num_envs: int = 1, **keywords: Any) -> ParallelEnv:

@@ -7,7 +7,7 @@ the arena.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from shoal.vector.failures import Failure
 from shoal.vector.infos import EnvInfos
 from shoal.vector.layout import Rows
 from shoal.vector.observations import LooseValues
+from shoal.vector.tasks import TaskSource
 
 EnvFn = Callable[[], gymnasium.Env[Any, Any]]
 
@@ -34,14 +35,21 @@ class Op(IntEnum):
     CALL = 5
     SET_ATTR = 6
     CLOSE = 7
+    STEP_EACH = 8
+    """As ``STEP``, but every environment is reported when it is done."""
+    RESET_EACH = 9
+    """As ``RESET``, but every environment is reported when it is done."""
 
     @property
     def label(self) -> str:
         """Its name in messages and errors."""
-        return self.name.lower()
+        return self.name.lower().removesuffix("_each")
 
 
-class Task(NamedTuple):
+EACH = (Op.STEP_EACH, Op.RESET_EACH)
+
+
+class Reset(NamedTuple):
     """One environment's explicit reset."""
 
     env_index: int
@@ -57,6 +65,8 @@ class Attachment:
     action_space: spaces.Space[Any]
     num_envs: int
     autoreset_mode: AutoresetMode
+    task_source: TaskSource | None = None
+    """What says which task an environment gets when nobody else does."""
 
 
 class Call(NamedTuple):
@@ -90,6 +100,20 @@ class Command(NamedTuple):
     sequence: int
     op: Op
     payload: Any = None
+
+
+def one_by_one(command: Command) -> Iterator[tuple[int, Command]]:
+    """A command for several environments, such as ``STEP_EACH``, as (environment, command for it alone)."""
+    sequence, op, payload = command
+    if op is Op.RESET_EACH:
+        for reset in payload:
+            yield reset.env_index, Command(sequence, Op.RESET, [reset])
+    else:
+        loose: dict[int, LooseValues] = {}
+        for entry in payload.loose:
+            loose.setdefault(entry[0], []).append(entry)
+        for row in payload.rows:
+            yield row, Command(sequence, Op.STEP, Steps([row], loose.get(row, []), payload.wide))
 
 
 class Outcome(NamedTuple):
@@ -126,6 +150,14 @@ class Reply(NamedTuple):
     outcome: Outcome
 
 
+class Arrival(NamedTuple):
+    """One environment of a command such as ``STEP_EACH`` is done."""
+
+    env_index: int
+    sequence: int
+    outcome: Outcome
+
+
 class Death(NamedTuple):
     """A worker process is gone."""
 
@@ -135,4 +167,4 @@ class Death(NamedTuple):
     """As :class:`subprocess.Popen` gives it: negative for a signal. ``None`` where nobody could tell."""
 
 
-Event = Reply | Death
+Event = Reply | Arrival | Death

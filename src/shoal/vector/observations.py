@@ -209,7 +209,7 @@ class ObservationReader:
     def __init__(self, layout: Layout, arena: Arena) -> None:
         self._arena = arena
         self._loose: list[list[Any]] = [[None] * layout.num_envs for _ in loose_leaves(layout.observation)]
-        self._arrange: Callable[[list[Array]], Any] = self._compile(layout.observation)
+        self._arrange = self._compile(layout.observation)
         # Most observations are a single array, which is worth a shorter way.
         self._only = arena.observations[0] if isinstance(layout.observation, FixedLeaf) else None
 
@@ -223,21 +223,27 @@ class ObservationReader:
         if self._only is not None and copy and early is None:
             return self._only.copy()
         if not copy:
-            return self._arrange(self._arena.observations)
-        return self._arrange([array.copy() for array in self._arena.observations] if early is None else early.arrays)
+            return self._arrange(self._arena.observations, None)
+        copies = [array.copy() for array in self._arena.observations] if early is None else early.arrays
+        return self._arrange(copies, None)
 
-    def _compile(self, node: Node) -> Callable[[list[Array]], Any]:
+    def read_some(self, rows: list[int]) -> Any:
+        """The batch of these environments' last observations, copied."""
+        return self._arrange([array[rows] for array in self._arena.observations], rows)
+
+    def _compile(self, node: Node) -> Callable[[list[Array], list[int] | None], Any]:
         """A function that puts the arrays of the fixed leaves, and the loose values, into the space's arrangement."""
         if isinstance(node, FixedLeaf):
-            return operator.itemgetter(node.number)
+            number = node.number
+            return lambda arrays, rows: arrays[number]
         if isinstance(node, LooseLeaf):
             values = self._loose[node.number]
-            return lambda arrays: tuple(values)
+            return lambda arrays, rows: tuple(values) if rows is None else tuple([values[row] for row in rows])
         parts, keys = [self._compile(child) for child in node.children], node.keys
         if keys is None:
-            return lambda arrays: tuple(part(arrays) for part in parts)
+            return lambda arrays, rows: tuple(part(arrays, rows) for part in parts)
         named = list(zip(keys, parts, strict=True))
-        return lambda arrays: {key: part(arrays) for key, part in named}
+        return lambda arrays, rows: {key: part(arrays, rows) for key, part in named}
 
 
 class EarlyCopy:

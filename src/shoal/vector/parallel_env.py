@@ -4,57 +4,48 @@
 
     policy ──actions──▶ ParallelEnv ──checked, into the arena──▶ Pool ──▶ Backend ──▶ Runner, Runner, ...
     policy ◀──arrays─── ParallelEnv ◀──────copied out of it───── Pool ◀── Backend ◀──────┘
-
-What it may be asked for, in which state::
-
-                   reset()                 step_async()
-    made ─────────────────────▶ ready ◀─────────────────▶ pending
-      └─ reset_async() ─▶ pending ─ reset_wait() ─▶ ready        any ─ close() ─▶ closed
 """
 
 from __future__ import annotations
 
-import warnings
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from shoal.vector.actions import ActionWriter
+from shoal.vector.actions import ActionWriter, Written
 from shoal.vector.batching import (
     ObservationMode,
     batch_spaces,
     check_observation_mode,
     common_action_space,
 )
-from shoal.vector.errors import (
-    AlreadyPending,
-    Closed,
-    ConfigurationError,
-    NothingPending,
-    ResetNeeded,
-    WaitTimeout,
-)
-from shoal.vector.failures import raise_failures
-from shoal.vector.infos import batch_infos
+from shoal.vector.errors import ConfigurationError, ResetNeeded
+from shoal.vector.first_ready import Batch, FirstReady
+from shoal.vector.groups import Groups, group_size_of
+from shoal.vector.infos import EnvInfos, batch_infos
 from shoal.vector.layout import Array, Layout
-from shoal.vector.messages import Assignment, Attachment, Call, EnvFn, Op, Outcome, Steps, Task
+from shoal.vector.messages import Attachment, EnvFn, Op, Outcome, Steps
 from shoal.vector.observations import EarlyCopy, ObservationReader
-from shoal.vector.plan import make_plan, needs_processes
-from shoal.vector.pool import OnReply, Pool
-from shoal.vector.tasks import reset_mask_of, seeds_of
+from shoal.vector.pool import OnReply
+from shoal.vector.tasks import (
+    Options,
+    Seeds,
+    TaskFunction,
+    reset_mask_of,
+    rows_of,
+    seeds_of,
+    task_source_of,
+)
 
-CLOSE_SECONDS = 5.0
 LARGE = 2**18  # observations of so many bytes are copied worker by worker, as these finish
 
 Step = tuple[Any, Array, Array, Array, dict[str, Any]]
 
 
-class ParallelEnv(VectorEnv[Any, Any, Array]):
+class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
     """Runs one environment per factory, on the backend of your choice, with the same results on every backend.
 
     Args:
@@ -71,6 +62,15 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
             processes: in-process backends cannot end an environment, and say so.
         pin_workers: give each worker process a processor of its own, where there are exactly as many of both. Turn it
             off for environments that use several threads or processes themselves.
+        groups: how many groups there are; the members of a group are given the same task. Either this or
+            ``group_size`` is enough.
+        group_size: how many environments make a group.
+        check_groups: whether to raise :class:`GroupMismatch` when members of a group start from different observations.
+        tasks: with what an episode begins when the caller of ``reset`` says nothing, and on autoreset: a function of the
+            environment's (or group's) index and the number of its episode that returns a :class:`Task`, a seed or options;
+            or a list of these, dealt out in turn.
+        isolate_rng: give every environment a ``random`` and a ``numpy.random`` of its own, so that one that uses these
+            global generators is deterministic whoever shares its worker. Costs some microseconds a step.
         shared_memory: for code written for Gymnasium's AsyncVectorEnv: ``True`` means ``backend="shm"`` and ``False``
             means ``backend="pipes"``.
         context: for such code too, another name for ``start_method``.
@@ -91,6 +91,11 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         copy: bool = True,
         step_timeout: float | None = None,
         pin_workers: bool = True,
+        groups: int | None = None,
+        group_size: int | None = None,
+        check_groups: bool = True,
+        tasks: TaskFunction | Sequence[Any] | None = None,
+        isolate_rng: bool = False,
         shared_memory: bool | None = None,
         context: str | None = None,
         daemon: bool | None = None,
@@ -98,8 +103,6 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         worker: None = None,
     ) -> None:
         self.closed = True  # until there is something to close
-        self.env_fns = list(env_fns)
-        _check_factories(self.env_fns)
         check_observation_mode(observation_mode)
         if worker is not None:
             raise ConfigurationError(
@@ -111,22 +114,22 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         if max_concurrency is not None:
             _check_max_concurrency(max_concurrency)
             num_workers = min(num_workers or max_concurrency, max_concurrency)
-        self.num_envs = len(self.env_fns)
+        env_fns = list(env_fns)
+        self.group_size = group_size_of(groups, group_size, len(env_fns))
+        self.num_groups = len(env_fns) // self.group_size
+        self._groups = Groups(self.group_size, is_checked=check_groups)
+        self._task_source = task_source_of(tasks, len(env_fns), self.group_size)
         self.autoreset_mode = AutoresetMode(autoreset_mode)
-        self.plan = make_plan(self.num_envs, backend, num_workers, start_method or context)
         self.copy = copy
-        self.step_timeout = _checked_timeout(step_timeout, self.plan.backend)
-        self._pending: str | None = None
-        self._wait_timed_out = False
-        self._pool = Pool(
-            self.env_fns,
-            backend=self.plan.backend,
-            num_workers=self.plan.num_workers,
-            start_method=self.plan.start_method,
+        self._start(
+            env_fns,
+            backend=backend,
+            num_workers=num_workers,
+            start_method=start_method or context,
+            step_timeout=step_timeout,
             pin_workers=pin_workers,
+            isolate_rng=isolate_rng,
         )
-        # Closes when this object is collected or the program ends, whichever comes first.
-        self._finalizer = weakref.finalize(self, self._pool.close, 1.0, quietly=True)
         try:
             self._describe(observation_mode)
         except BaseException:
@@ -144,7 +147,13 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         self.render_mode = censuses[0].render_mode
         layout = Layout.of(self.single_observation_space, self.single_action_space, self.num_envs)
         self._arena = self._pool.attach(
-            Attachment(self.single_observation_space, self.single_action_space, self.num_envs, self.autoreset_mode)
+            Attachment(
+                self.single_observation_space,
+                self.single_action_space,
+                self.num_envs,
+                self.autoreset_mode,
+                self._task_source,
+            )
         )
         self._actions = ActionWriter(
             self.single_action_space,
@@ -166,46 +175,66 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
     # -- reset ---------------------------------------------------------------------------------------------------
 
     def reset(
-        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+        self, *, seed: Seeds = None, options: Options = None, env_ids: Any = None, group_ids: Any = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Reset all environments, or those in ``options["reset_mask"]``.
+        """Reset all environments, or some, each with its own task. Returns the observations of all.
 
-        With a number as ``seed``, environment i gets ``seed + i``; with a sequence, its own element.
+        Args:
+            seed: a number, to which each adds its index (or its group's), or one for each.
+            options: a dictionary for all of them, or one for each. A dictionary may hold a ``"reset_mask"``, as in Gymnasium.
+            env_ids: the environments to reset: indices, or a mask.
+            group_ids: the groups to reset, instead.
         """
-        self.reset_async(seed=seed, options=options)
+        self.reset_async(seed, options, env_ids, group_ids)
         return self.reset_wait()
 
     def reset_async(
-        self, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+        self, seed: Seeds = None, options: Options = None, env_ids: Any = None, group_ids: Any = None
     ) -> None:
         """Begin a reset; :meth:`reset_wait` gives its results."""
         self._check_idle("reset_async")
-        seeds = seeds_of(seed, self.num_envs)
         options, mask = reset_mask_of(options, self.num_envs)
+        rows = self._rows_of(env_ids, group_ids)
+        if mask is not None:
+            if len(rows) < self.num_envs:
+                raise ConfigurationError(
+                    "a reset_mask and env_ids were both given: name environments one way or the other"
+                )
+            seeds = seeds_of(seed, rows, self.num_envs, self.group_size)
+            rows = np.flatnonzero(mask).tolist()
+            seed = None if seed is None else [seeds[row] for row in rows]
+        self._check_all_seen(rows, "reset_mask" if mask is not None else "reset")
+        self._begin("reset", Op.RESET, self._resets(rows, seed, options))
+        self._resetting = rows
+        self._groups.expect(rows)
+
+    def _check_all_seen(self, rows: list[int], how: str) -> None:
         if self._has_stepped:
             self._is_seen[:] = True
-        if mask is not None and not (self._is_seen | mask).all():
-            missing = np.flatnonzero(~(self._is_seen | mask)).tolist()
+        if len(rows) == self.num_envs or self._is_seen.all():
+            return
+        is_missing = ~self._is_seen
+        is_missing[rows] = False
+        if is_missing.any():
             raise ResetNeeded(
-                f"environments {missing} have never been reset, and this reset_mask leaves them out: "
+                f"environments {np.flatnonzero(is_missing).tolist()} have never been reset, and this {how} leaves them out: "
                 "there would be no observation of them to return"
             )
-        chosen = range(self.num_envs) if mask is None else np.flatnonzero(mask).tolist()
-        self._resetting = chosen
-        payloads = {}
-        for worker, rows in enumerate(self._pool.rows):
-            tasks = [Task(row, seeds[row], options) for row in chosen if row in rows]
-            if tasks:
-                payloads[worker] = tasks
-        self._begin("reset", Op.RESET, payloads)
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
         """Wait for what :meth:`reset_async` began."""
         outcome = self._finish("reset", timeout)
-        rows = list(self._resetting)
-        self._is_seen[rows] = self._is_ready[rows] = True
+        self._is_seen[self._resetting] = self._is_ready[self._resetting] = True
         self._settle(outcome)
+        if self.group_size > 1:
+            for row in self._resetting:
+                self._groups.compare(row, self._observations.read_some([row]))
         return self._observations.read(self.copy), batch_infos(outcome.infos, self.num_envs)
+
+    def group(self, group_id: int) -> range:
+        """The environments of a group."""
+        (group,) = rows_of([group_id], self.num_groups, "group_id")
+        return range(group * self.group_size, (group + 1) * self.group_size)
 
     # -- step ----------------------------------------------------------------------------------------------------
 
@@ -238,7 +267,7 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
 
     def _prepare_step(self, name: str, actions: Any) -> dict[int, Steps] | None:
         """Check everything, write the actions, and return what else the workers must be told."""
-        if self._pending is not None or self.closed:
+        if self._pending is not None or self.closed or self._flights:
             self._check_idle(name)
         if not self._all_ready:
             raise ResetNeeded(self._why_not_ready())
@@ -267,48 +296,6 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
 
     # -- everything else -----------------------------------------------------------------------------------------
 
-    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Call a method of every environment, or read an attribute, and return one value per environment."""
-        self.call_async(name, *args, **kwargs)
-        return self.call_wait()
-
-    def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
-        """Begin a call; :meth:`call_wait` gives its results."""
-        self._check_idle("call_async")
-        calls = {worker: Call(rows, name, args, kwargs) for worker, rows in enumerate(self._pool.rows)}
-        self._begin("call", Op.CALL, calls)
-
-    def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
-        """Wait for what :meth:`call_async` began."""
-        outcome = self._finish("call", timeout)
-        self._settle(outcome)
-        return tuple(value for _, value in outcome.values)
-
-    def get_attr(self, name: str) -> tuple[Any, ...]:
-        """An attribute of every environment."""
-        return self.call(name)
-
-    def set_attr(self, name: str, values: Any) -> None:
-        """Set an attribute of every environment: a list or tuple has one value for each, anything else is for all."""
-        self._check_idle("set_attr")
-        if not isinstance(values, list | tuple):
-            values = [values] * self.num_envs
-        if len(values) != self.num_envs:
-            raise ConfigurationError(
-                "Values must be a list or tuple with length equal to the number of environments. "
-                f"Got `{len(values)}` values for {self.num_envs} environments."
-            )
-        assignments = {
-            worker: Assignment(rows, name, list(values[rows.start : rows.stop]))
-            for worker, rows in enumerate(self._pool.rows)
-        }
-        self._begin("set_attr", Op.SET_ATTR, assignments)
-        self._settle(self._finish("set_attr", None))
-
-    def render(self) -> tuple[Any, ...]:
-        """What every environment renders."""
-        return self.call("render")
-
     @property
     def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
         """The seed of every environment's random numbers."""
@@ -319,27 +306,9 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         """A copy of every environment's random number generator."""
         return self.get_attr("np_random")
 
-    @property
-    def envs(self) -> list[gymnasium.Env[Any, Any]]:
-        """The environments themselves, where they live in this process."""
-        self._check_open()
-        runners = getattr(self._pool.backend, "runners", None)
-        if runners is not None and len(runners) == 1:
-            live: list[gymnasium.Env[Any, Any]] = runners[0].slice.envs
-            return live
-        if runners is None:
-            raise AttributeError(
-                f'the environments of backend="{self.plan.backend}" live in other processes; '
-                'use call(), get_attr() and set_attr(), or backend="serial"'
-            )
-        return [env for runner in runners for env in runner.slice.envs]
-
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Close all environments. What is not done after ``timeout`` seconds, or at once with ``terminate``, is ended."""
-        if self._pending is not None and not self._wait_timed_out:
-            gymnasium.logger.warn(f"Calling `close` while waiting for a pending call to `{self._pending}` to complete.")
-        self._finalizer.detach()
-        self._pool.close(0.0 if terminate else CLOSE_SECONDS if timeout is None else timeout)
+        self._close_pool(timeout, terminate)
         # What refers to the arena keeps its memory, and a descriptor, alive.
         for name in ("_arena", "_actions", "_observations"):
             self.__dict__.pop(name, None)
@@ -354,48 +323,59 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
 
     # -- what all of it stands on --------------------------------------------------------------------------------
 
-    def _check_open(self) -> None:
-        if self.closed:
-            raise Closed(f"Trying to operate on `{type(self).__name__}`, after a call to `close()`.")
+    def _rows_of(self, env_ids: Any, group_ids: Any) -> list[int]:
+        if group_ids is None:
+            return rows_of(env_ids, self.num_envs)
+        if env_ids is not None:
+            raise ConfigurationError("env_ids and group_ids were both given: name environments one way or the other")
+        groups = rows_of(group_ids, self.num_groups, "group_ids")
+        return [row for group in groups for row in self.group(group)]
 
-    def _check_idle(self, name: str) -> None:
-        self._check_open()
-        if self._pending is not None:
-            raise AlreadyPending(
-                f"Calling `{name}` while waiting for a pending call to `{self._pending}` to complete. "
-                f"Call `{self._pending}_wait` first.",
-                self._pending,
-            )
+    def _seeds_for(self, seed: Seeds, rows: list[int]) -> Seeds:
+        return self._groups.seeds_for(seed, rows) if self._task_source is None else seed
 
-    def _begin(self, name: str, op: Op, payloads: dict[int, Any] | None) -> None:
-        self._pool.begin(op, payloads)
-        self._pending, self._wait_timed_out = name, False
+    def _check_ready(self, rows: Sequence[int]) -> None:
+        if not self._all_ready and not self._is_ready[list(rows)].all():
+            raise ResetNeeded(self._why_not_ready(list(rows)))
 
-    def _finish(
-        self, name: str, timeout: float | None, deadline: float | None = None, on_reply: OnReply | None = None
-    ) -> Outcome:
-        self._check_open()
-        if self._pending != name:
-            raise NothingPending(f"Calling `{name}_wait` without any prior call to `{name}_async`.", name)
-        try:
-            outcome = self._pool.finish(timeout, deadline, on_reply)
-        except BaseException as error:
-            self._interrupted_by(error)
-            raise
-        self._pending = None
-        return outcome
+    def _begin_episodes(self, rows: Sequence[int]) -> None:
+        self._is_ready[list(rows)] = True
+        self._all_ready = bool(self._is_ready.all())
+        self._groups.expect(rows)
 
-    def _interrupted_by(self, error: BaseException) -> None:
-        """Decide what can still be waited for after a wait that raised."""
-        self._wait_timed_out = isinstance(error, WaitTimeout)
-        is_interrupt = isinstance(error, KeyboardInterrupt)
-        if self._wait_timed_out or (is_interrupt and self.plan.backend != "serial"):
-            return  # the environments go on: wait again
-        self._pending = None
-        if is_interrupt:
-            # Some environments have taken the step and some have not, so none may go on from here.
-            self._is_ready[:] = False
-            self._all_ready = False
+    def _give_up(self, rows: Sequence[int]) -> None:
+        self._is_ready[list(rows)] = False
+        self._all_ready = False
+
+    def _abandoned(self) -> None:
+        self._give_up(range(self.num_envs))
+
+    def _write_actions(self, actions: Any, rows: list[int]) -> Written:
+        return self._actions.write_some(actions, rows)
+
+    def _batch(self, outcomes: dict[int, Outcome]) -> Batch:
+        rows, arena = list(outcomes), self._arena
+        infos: EnvInfos = []
+        for place, outcome in enumerate(outcomes.values()):
+            if outcome.loose:
+                self._observations.update(outcome.loose)
+            infos.extend((place, info) for _, info in outcome.infos)
+        if self.group_size > 1:
+            for row in rows:
+                self._groups.compare(row, self._observations.read_some([row]))
+        terminated, truncated = arena.terminated[rows], arena.truncated[rows]
+        self._is_seen[rows] = True
+        if self.autoreset_mode is AutoresetMode.DISABLED:
+            self._is_ready[rows] = ~(terminated | truncated)
+            self._all_ready = bool(self._is_ready.all())
+        return Batch(
+            np.array(rows, dtype=np.int64),
+            self._observations.read_some(rows),
+            arena.reward[rows],
+            terminated,
+            truncated,
+            batch_infos(infos, len(rows)),
+        )
 
     def _settle(self, outcome: Outcome) -> None:
         """Take in what is not in the arena, and raise what environments raised."""
@@ -405,12 +385,13 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
             broken = [failure.env_index for failure in outcome.failures if failure.phase in ("reset", "step")]
             self._is_ready[broken] = False
             self._all_ready = bool(self._is_ready.all())
-            raise_failures(outcome.failures, self._pool.where(min(f.env_index for f in outcome.failures)))
+            self._raise_failures(outcome)
         if not self._all_ready:
             self._all_ready = bool(self._is_ready.all())
 
-    def _why_not_ready(self) -> str:
-        rows = np.flatnonzero(~self._is_ready).tolist()
+    def _why_not_ready(self, rows: list[int] | None = None) -> str:
+        unready = ~self._is_ready
+        rows = [row for row in (range(self.num_envs) if rows is None else rows) if unready[row]]
         names = f"environment {rows[0]}" if len(rows) == 1 else f"environments {rows}"
         if self.autoreset_mode is AutoresetMode.DISABLED and self._is_seen[rows].all():
             return (
@@ -422,31 +403,8 @@ class ParallelEnv(VectorEnv[Any, Any, Array]):
         return f"{names} failed, and must be reset before the next step: call reset()"
 
 
-def _check_factories(env_fns: list[EnvFn]) -> None:
-    if not env_fns:
-        raise ConfigurationError("env_fns is empty: at least one environment is needed")
-    for index, env_fn in enumerate(env_fns):
-        if not callable(env_fn):
-            raise ConfigurationError(f"env_fns[{index}] is not a callable that makes an environment: got {env_fn!r}")
-
-
 def _check_max_concurrency(value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise ConfigurationError(f"`max_concurrency` must be an integer or None, got {value!r}.")
     if value < 1:
         raise ConfigurationError(f"`max_concurrency` must be a positive or None, got {value}.")
-
-
-def _checked_timeout(seconds: float | None, backend: str) -> float | None:
-    if seconds is None:
-        return None
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
-        raise ConfigurationError(f"step_timeout must be a positive number of seconds or None, got {seconds!r}")
-    if not needs_processes(backend):
-        warnings.warn(
-            f'step_timeout={seconds:g} has no effect with backend="{backend}": an environment in this process cannot '
-            'be ended. Use backend="shm" or "pipes".',
-            stacklevel=3,
-        )
-        return None
-    return float(seconds)

@@ -3,8 +3,10 @@
 It decides which worker has which environments, starts them, hands out commands and gathers what comes back. Every face
 (batched arrays, lists, other libraries' interfaces) stands on it.
 
-A command goes to all workers that have something to do, under one sequence number, and is finished when each of them has
-replied. ``begin`` returns at once; ``finish`` waits, and may be called again after a wait that ended early.
+There are two ways to ask. In lockstep a command goes to all workers that have something to do, under one sequence number,
+and is finished when each of them has replied: ``begin`` returns at once; ``finish`` waits, and may be called again after a
+wait that ended early. Or environments are sent off, each for itself: ``send`` returns at once, and ``arrivals`` gives those
+that are back.
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from shoal.vector.backends import Recipe, StartMethod, make_backend
 from shoal.vector.backends.serial import SerialBackend
 from shoal.vector.errors import ShoalError, WaitTimeout, WorkerDied, WorkerError, WorkerTimeout
 from shoal.vector.failures import raise_failures
 from shoal.vector.layout import Arena
-from shoal.vector.messages import Attachment, Census, Command, Death, EnvFn, Op, Outcome, Reply
+from shoal.vector.messages import Arrival, Attachment, Census, Command, Death, EnvFn, Event, Op, Outcome, Reply
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +51,7 @@ class Pool:
         bounds = [self.num_envs * worker // num_workers for worker in range(num_workers + 1)]
         self.rows = [range(first, last) for first, last in itertools.pairwise(bounds)]
         self._workers = range(num_workers)
+        self.worker_of = [worker for worker, rows in enumerate(self.rows) for _ in rows]
         recipes = [Recipe(rows, list(env_fns[rows.start : rows.stop])) for rows in self.rows]
         self.backend = make_backend(backend, recipes, start_method, pin_workers=pin_workers)
         try:
@@ -76,12 +79,7 @@ class Pool:
 
     def begin(self, op: Op, payloads: Mapping[int, Any] | None = None) -> None:
         """Send a command: to every worker, or to those that have a payload."""
-        if self._failed is not None:
-            raise type(self._failed)(f"{self._failed}\n  The environments can only be closed now.")
-        if os.getpid() != self._owner:
-            raise ShoalError(
-                f"these environments belong to process {self._owner} and cannot be used in a process forked from it"
-            )
+        self._check_usable()
         self._sequence += 1
         if payloads is None:
             command = Command(self._sequence, op)
@@ -90,6 +88,37 @@ class Pool:
             commands = [(worker, Command(self._sequence, op, payload)) for worker, payload in payloads.items()]
         self.backend.post(commands)
         self._op, self._waiting, self._outcomes = op, {worker for worker, _ in commands}, {}
+
+    def send(self, op: Op, payloads: Mapping[int, Any]) -> None:
+        """Send off the environments in these payloads, each for itself. None of them may be under way."""
+        self._check_usable()
+        self._sequence += 1
+        self._op = op
+        self.backend.post([(worker, Command(self._sequence, op, payload)) for worker, payload in payloads.items()])
+
+    def arrivals(self, timeout: float | None) -> list[Arrival]:
+        """Wait until something happened, or ``timeout`` seconds, and return those that are back; perhaps nobody is."""
+        arrived = []
+        for event in self._poll(timeout):
+            if isinstance(event, Arrival):
+                arrived.append(event)
+            elif isinstance(event, Death):
+                self._fail(self._died(event))
+        return arrived
+
+    def _check_usable(self) -> None:
+        if self._failed is not None:
+            raise type(self._failed)(f"{self._failed}\n  The environments can only be closed now.")
+        if os.getpid() != self._owner:
+            raise ShoalError(
+                f"these environments belong to process {self._owner} and cannot be used in a process forked from it"
+            )
+
+    def _poll(self, timeout: float | None) -> list[Event]:
+        try:
+            return self.backend.poll(timeout)
+        except WorkerError as error:
+            self._fail(error)
 
     def perform(
         self, op: Op, payloads: Mapping[int, Any] | None, deadline: float | None, on_reply: OnReply | None = None
@@ -114,13 +143,11 @@ class Pool:
         end = start + min(limit for limit in (timeout, deadline) if limit is not None) if is_limited else 0.0
         while self._waiting:
             try:
-                events = self.backend.poll(max(0.0, end - now()) if is_limited else None)
+                events = self._poll(max(0.0, end - now()) if is_limited else None)
             except KeyboardInterrupt:
                 if self.backend.name == "serial":
                     self._waiting.clear()  # its environments were interrupted in mid-step: nothing to wait for
                 raise
-            except WorkerError as error:
-                self._fail(error)
             for event in events:
                 if isinstance(event, Reply):
                     if event.sequence == self._sequence:
@@ -128,7 +155,7 @@ class Pool:
                         self._outcomes[event.worker] = event.outcome
                         if on_reply is not None:
                             on_reply(self.rows[event.worker])
-                else:
+                elif isinstance(event, Death):
                     self._fail(self._died(event))
             if self._waiting and not events and is_limited:
                 if deadline is not None and now() - start >= deadline:
@@ -150,14 +177,19 @@ class Pool:
                 merged.values.extend(outcome.values)
         return merged
 
+    def busy(self, workers: Sequence[int] | None = None) -> str:
+        """Which environments these workers, or all of them, are working on right now, for messages."""
+        rows = [self.backend.progress(worker) for worker in (self._workers if workers is None else workers)]
+        known = [str(row) for row in rows if row is not None]
+        return f"environment {', '.join(known)}" if known else "not known"
+
     def where(self, env_index: int) -> str:
         """Who runs this environment, for messages; empty in the caller's own process."""
         if self.backend.in_process:
             return ""
-        worker = next(number for number, rows in enumerate(self.rows) if env_index in rows)
-        return f" (worker {worker})"
+        return f" (worker {self.worker_of[env_index]})"
 
-    def _fail(self, error: WorkerError) -> None:
+    def _fail(self, error: WorkerError) -> NoReturn:
         self._failed = error
         self._waiting.clear()
         raise error
@@ -166,6 +198,7 @@ class Pool:
         gerunds = {
             Op.CONSTRUCT: "making", Op.ATTACH: "preparing", Op.RESET: "resetting", Op.STEP: "stepping",
             Op.CALL: "calling a method of", Op.SET_ATTR: "setting an attribute of", Op.CLOSE: "closing",
+            Op.STEP_EACH: "stepping", Op.RESET_EACH: "resetting",
         }  # fmt: skip
         return gerunds[self._op] if self._op is not None else "waiting with"
 
@@ -194,11 +227,10 @@ class Pool:
         )
 
     def _still_waiting(self, timeout: float) -> str:
-        rows = [self.backend.progress(worker) for worker in sorted(self._waiting)]
-        busy = ", ".join(str(row) for row in rows if row is not None) or "not known"
+        busy = self.busy(sorted(self._waiting))
         name = self._op.label if self._op is not None else "call"
         return (
-            f"`{name}_wait` has waited {timeout:g} s (busy now: environment {busy}). "
+            f"`{name}_wait` has waited {timeout:g} s (busy now: {busy}). "
             f"Nothing is lost: call `{name}_wait` again for the same results, or close()."
         )
 

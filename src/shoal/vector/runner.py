@@ -16,7 +16,7 @@ from gymnasium.vector import AutoresetMode
 
 from shoal.vector.actions import ActionReader
 from shoal.vector.layout import Arena, Layout, Rows
-from shoal.vector.messages import Assignment, Attachment, Call, Command, EnvFn, Op, Outcome, Steps, Task
+from shoal.vector.messages import Assignment, Attachment, Call, Command, EnvFn, Op, Outcome, Reset, Steps
 from shoal.vector.observations import ObservationWriter
 from shoal.vector.slices import Finished, LoopSlice, Progress
 from shoal.vector.snapshot import snapshot
@@ -52,8 +52,8 @@ class Runner:
                 self.slice.construct(self._env_fns, outcome)
             case Op.CLOSE:
                 self.slice.close()
-            case Op.ATTACH:
-                raise AssertionError("a runner is attached by its backend, which has the arena")
+            case Op.ATTACH | Op.STEP_EACH | Op.RESET_EACH:
+                raise AssertionError("a backend has the arena, and takes these commands apart")
         return outcome
 
     def attach(self, attachment: Attachment, arena: Arena) -> None:
@@ -62,7 +62,7 @@ class Runner:
         self._writer = ObservationWriter(layout, arena)
         self._actions = ActionReader(layout, arena, self.rows)
         self._mode = attachment.autoreset_mode
-        self.slice.attach(arena, self._writer)
+        self.slice.attach(arena, self._writer, attachment.task_source)
 
     def _step(self, steps: Steps | None, outcome: Outcome) -> None:
         rows: Rows
@@ -95,7 +95,7 @@ class Runner:
             # A loose observation of the ended episode must not arrive after that of the new one.
             self._writer.loose[:] = [entry for entry in self._writer.loose if entry[0] not in endings]
             rows = list(endings)
-            for row, info in self.slice.reset_rows(rows, [{} for _ in rows], outcome):
+            for row, info in self.slice.reset_rows(rows, None, outcome):
                 outcome.infos.append((row, {**endings[row], **info}))
             return
         if self._mode is AutoresetMode.NEXT_STEP:
@@ -104,10 +104,10 @@ class Runner:
             if ended.info:
                 outcome.infos.append((ended.env_index, self._owned(ended.info)))
 
-    def _reset(self, tasks: list[Task], outcome: Outcome) -> None:
-        rows = [task.env_index for task in tasks]
+    def _reset(self, resets: list[Reset], outcome: Outcome) -> None:
+        rows = [reset.env_index for reset in resets]
         self._due.difference_update(rows)
-        arguments: list[dict[str, Any]] = [{"seed": task.seed, "options": snapshot(task.options)} for task in tasks]
+        arguments: list[dict[str, Any]] = [{"seed": reset.seed, "options": snapshot(reset.options)} for reset in resets]
         self.slice.clear_rows(rows)
         infos = self.slice.reset_rows(rows, arguments, outcome)
         outcome.infos.extend((row, info) for row, info in infos if info)
@@ -115,7 +115,7 @@ class Runner:
 
     def _reset_without_arguments(self, rows: Rows, outcome: Outcome) -> None:
         self.slice.clear_rows(rows)
-        infos = self.slice.reset_rows(rows, [{} for _ in rows], outcome)
+        infos = self.slice.reset_rows(rows, None, outcome)
         outcome.infos.extend((row, info) for row, info in infos if info)
 
     def _collect_loose(self, outcome: Outcome) -> None:

@@ -19,6 +19,7 @@ from shoal.vector.layout import Arena, Rows, as_index
 from shoal.vector.messages import Call, Census, EnvFn, Outcome
 from shoal.vector.observations import ContractViolation, ObservationWriter, shortened
 from shoal.vector.snapshot import snapshot
+from shoal.vector.tasks import TaskSource
 
 logger = logging.getLogger(__name__)
 
@@ -67,9 +68,10 @@ class LoopSlice:
                 break
         self._progress[0] = 0
 
-    def attach(self, arena: Arena, writer: ObservationWriter) -> None:
-        """Say where results go."""
+    def attach(self, arena: Arena, writer: ObservationWriter, task_source: TaskSource | None) -> None:
+        """Say where results go and where tasks come from."""
         self._writer = writer
+        self._task_source = task_source
         self._reward, self._terminated, self._truncated = arena.reward, arena.terminated, arena.truncated
         # Memory views take single numbers faster than arrays do.
         arrays = ((arena.reward, "d"), (arena.terminated, "B"), (arena.truncated, "B"))
@@ -175,24 +177,38 @@ class LoopSlice:
         return finished
 
     def reset_rows(
-        self, rows: Rows, arguments: Iterable[dict[str, Any]], outcome: Outcome
+        self, rows: Rows, arguments: list[dict[str, Any]] | None, outcome: Outcome
     ) -> list[tuple[int, dict[str, Any]]]:
-        """Reset these environments, each with its own keyword arguments. The infos are returned, not put anywhere."""
+        """Reset these environments, each with its own keyword arguments, or with none.
+
+        The infos are returned, not put anywhere.
+        """
         first = self.rows.start
         infos = []
-        for row, keywords in zip(rows, arguments, strict=True):
+        for number, row in enumerate(rows):
+            keywords = arguments[number] if arguments is not None else {}
             self._progress[0] = row + 1
             place = row - first
             self._episodes[place] += 1
             self._steps[place] = -self._rounds
-            if keywords.get("seed") is not None:
-                self._seeds[place] = keywords["seed"]
+            task = None
             try:
+                if self._task_source is not None and keywords.get("options") is None:
+                    task = self._task_source.task_for(row, self._episodes[place])
+                    seed = keywords.get("seed")
+                    keywords = {
+                        "seed": task.seed if seed is None else seed,
+                        "options": snapshot(task.options),
+                    }
+                if keywords.get("seed") is not None:
+                    self._seeds[place] = keywords["seed"]
                 result = self.envs[place].reset(**keywords)
                 if not isinstance(result, tuple | list) or len(result) != 2:
                     raise ContractViolation(f"reset() must return an observation and an info, got {shortened(result)}")
                 observation, info = result
                 info = _as_info(info)
+                if task is not None and task.id is not None:
+                    info["task_id"] = task.id
                 self._writer.write(row, observation)
             except self._caught as error:
                 outcome.failures.append(self._failure(error, row, "reset"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
@@ -55,6 +56,9 @@ class Backend(Protocol):
 
     def poll(self, timeout: float | None) -> list[Event]:
         """Wait until something happened, or ``timeout`` seconds; ``None`` waits for ever."""
+
+    def doorbell(self) -> AbstractContextManager[int | None]:
+        """While it is open: a descriptor that can be read once ``poll`` has something, or ``None`` where there is none."""
 
     def progress(self, worker: int) -> int | None:
         """The environment this runner is working on right now, where that can be told."""

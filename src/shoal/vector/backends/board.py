@@ -6,6 +6,8 @@
     ORDERED = 17  ──────────────── seen by who looks ────────▶ steps its environments, PROGRESS = 3, 4, 5 ...
                   ◀─────────────── seen by who looks ───────── DONE = 17
 
+An environment that was asked alone reports itself in the arena: its *ticket* becomes the number of the command.
+
 Everything else is mail: a message on the socket, after which ``SENT`` or ``ANSWERED`` counts up, so that who looks at the
 board alone learns of it too. Who goes to sleep says so first and looks once more; the other side then also rings: a
 message without content on the socket, which wakes.
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from shoal.vector.backends.patience import LONG_SECONDS, SPIN_SECONDS, look
@@ -46,6 +48,7 @@ class Board:
     """The caller's side, for all workers."""
 
     def __init__(self, num_workers: int) -> None:
+        self._num_workers = num_workers
         self._buffer = SharedBuffer("shoal-board")
         self._memory = self._buffer.allocate(num_workers * STRIDE * 8)
         self._words = memoryview(self._memory).cast("q")
@@ -88,14 +91,14 @@ class Board:
         self._mail_read[worker] = count
         return True
 
-    def fall_asleep(self, workers: Sequence[int]) -> None:
-        """From now on, these workers ring."""
-        for worker in workers:
+    def fall_asleep(self) -> None:
+        """From now on, workers ring."""
+        for worker in range(self._num_workers):
             self._words[worker * STRIDE + CALLER_ASLEEP] = 1
 
-    def wake_up(self, workers: Sequence[int]) -> None:
+    def wake_up(self) -> None:
         """They need not ring any more."""
-        for worker in workers:
+        for worker in range(self._num_workers):
             self._words[worker * STRIDE + CALLER_ASLEEP] = 0
 
     def close(self) -> None:
@@ -141,10 +144,15 @@ class Desk:
         words = self.words
         return words[ORDERED] != self._last_order or words[SENT] != self._mail_read
 
+    @property
+    def caller_sleeps(self) -> bool:
+        """Whether the caller has to be rung when there is something on the board or in the arena."""
+        return bool(self.words[CALLER_ASLEEP])
+
     def done(self, sequence: int) -> bool:
         """Say that an ordinary step is finished; returns whether the caller sleeps and has to be rung."""
         self.words[DONE] = sequence
-        return bool(self.words[CALLER_ASLEEP])
+        return self.caller_sleeps
 
     def mail_sent(self) -> None:
         """Say that there is a message on the socket."""

@@ -2,8 +2,8 @@
 
 ::
 
-    magic  generation  sequence  kind  pickled length  raw length  │ pickled ... │ raw ...
-    u32    u32         u64       u32   u32             u64
+    magic  generation  sequence  kind  place  pickled length  raw length  │ pickled ... │ raw ...
+    u32    u32         u64       u32   u32    u32             u64
 
 The pickled part holds what has no fixed size (infos, loose values, exceptions) and is empty on an ordinary step. The raw
 part is used by ``pipes`` alone: the rows of the arena. A reply belongs to the command with its generation and sequence
@@ -29,12 +29,14 @@ from shoal.vector.backends.patience import LONG_SECONDS, SPIN_SECONDS, look
 from shoal.vector.errors import ProtocolError
 from shoal.vector.messages import Op
 
-HEADER = struct.Struct("<IIQIIQ")
+HEADER = struct.Struct("<IIQIIIQ")
 MAGIC = int.from_bytes(b"shoa", "little")
 MAX_PICKLED = 256 * 2**20
 UNLIMITED = 2**63
 
-REPLY, LOG, RING = 100, 101, 102  # what a message is, when it is no command; one that rings only wakes
+# What a message is, when it is no command. A reply is for all environments of a worker, an arrival for the one whose index
+# is in ``place``; a message that rings only wakes.
+REPLY, LOG, RING, ARRIVAL = 100, 101, 102, 103
 RECEIVE = 2**16
 
 
@@ -44,6 +46,7 @@ class Frame(NamedTuple):
     generation: int
     sequence: int
     kind: int
+    place: int
     pickled: memoryview
     raw: memoryview
 
@@ -51,9 +54,13 @@ class Frame(NamedTuple):
 _NOTHING = memoryview(b"")
 
 
-def parse_header(data: memoryview | bytearray, max_pickled: int, max_raw: int) -> tuple[int, int, int, int, int]:
-    """Generation, sequence, kind and the two lengths; refuses what is not ours or too large to be."""
-    magic, generation, sequence, kind, pickled, raw = HEADER.unpack_from(data)
+Header = tuple[int, int, int, int, int, int]
+"""Generation, sequence, kind, place and the two lengths."""
+
+
+def parse_header(data: memoryview | bytearray, max_pickled: int, max_raw: int) -> Header:
+    """Read a header; refuses what is not ours or too large to be."""
+    magic, generation, sequence, kind, place, pickled, raw = HEADER.unpack_from(data)
     if magic != MAGIC:
         raise ProtocolError(f"a worker sent bytes that are not a message: {bytes(data[:16])!r}")
     if pickled > max_pickled or raw > max_raw:
@@ -61,7 +68,7 @@ def parse_header(data: memoryview | bytearray, max_pickled: int, max_raw: int) -
             f"a worker announced a message of {pickled + raw:,} bytes; infos and other data without a fixed size may "
             f"have {max_pickled:,} bytes for each worker and step"
         )
-    return generation, sequence, kind, pickled, raw
+    return generation, sequence, kind, place, pickled, raw
 
 
 class Channel:
@@ -76,21 +83,21 @@ class Channel:
         self._partial = bytearray()
         self._body: memoryview | None = None
         self._body_filled = 0
-        self._header: tuple[int, int, int, int, int] | None = None
+        self._header: Header | None = None
 
     def send(
         self, generation: int, sequence: int, kind: int, pickled: bytes = b"", raw: list[memoryview] | None = None
     ) -> bool:
         """Send, or keep for later; returns whether everything is on its way."""
         if not pickled and not raw and not self._outbox:
-            header = HEADER.pack(MAGIC, generation, sequence, kind, 0, 0)
+            header = HEADER.pack(MAGIC, generation, sequence, kind, 0, 0, 0)
             try:
                 if self.socket.send(header) == HEADER.size:
                     return True
             except (BlockingIOError, BrokenPipeError, ConnectionResetError):
                 pass
         raw = raw or []
-        header = HEADER.pack(MAGIC, generation, sequence, kind, len(pickled), sum(map(len, raw)))
+        header = HEADER.pack(MAGIC, generation, sequence, kind, 0, len(pickled), sum(map(len, raw)))
         # The arena may change before the socket takes it, so raw parts are copied once they have to wait.
         self._outbox.extend([memoryview(header + pickled), *(memoryview(bytes(part)) for part in raw)])
         return self.flush()
@@ -149,15 +156,15 @@ class Channel:
         if count == HEADER.size and not self._partial:
             # An ordinary step's reply: nothing but a header, and nothing behind it.
             header = parse_header(self._inbox, MAX_PICKLED, self.max_raw)
-            if header[3] == header[4] == 0:
-                frames.append(Frame(header[0], header[1], header[2], _NOTHING, _NOTHING))
+            if header[4] == header[5] == 0:
+                frames.append(Frame(*header[:4], _NOTHING, _NOTHING))
                 return
         view = memoryview(bytes(self._partial + self._inbox[:count]))
         offset = 0
         while len(view) - offset >= HEADER.size:
             self._header = parse_header(view[offset:], MAX_PICKLED, self.max_raw)
             offset += HEADER.size
-            size = self._header[3] + self._header[4]
+            size = self._header[4] + self._header[5]
             if len(view) - offset < size:
                 body = bytearray(size)
                 self._body, self._body_filled = memoryview(body), len(view) - offset
@@ -170,9 +177,9 @@ class Channel:
 
     def _complete(self, body: memoryview) -> Frame:
         assert self._header is not None
-        generation, sequence, kind, pickled, _ = self._header
+        generation, sequence, kind, place, pickled, _ = self._header
         self._header = self._body = None
-        return Frame(generation, sequence, kind, body[:pickled], body[pickled:])
+        return Frame(generation, sequence, kind, place, body[:pickled], body[pickled:])
 
 
 class WorkerChannel:
@@ -189,11 +196,18 @@ class WorkerChannel:
         self._look = functools.partial(self._poll.poll, 0)
 
     def send(
-        self, generation: int, sequence: int, kind: int, pickled: bytes = b"", raw: list[memoryview] | None = None
+        self,
+        generation: int,
+        sequence: int,
+        kind: int,
+        pickled: bytes = b"",
+        raw: list[memoryview] | None = None,
+        *,
+        place: int = 0,
     ) -> None:
         """Send, and wait until it is on its way."""
         raw_size = sum(map(len, raw)) if raw else 0
-        header = HEADER.pack(MAGIC, generation, sequence, kind, len(pickled), raw_size)
+        header = HEADER.pack(MAGIC, generation, sequence, kind, place, len(pickled), raw_size)
         with self._sending:
             self.socket.sendall(header + pickled if pickled else header)
             for part in raw or ():
@@ -209,7 +223,7 @@ class WorkerChannel:
             else:
                 sequence = self._desk.wait(self._sleep)
                 if sequence is not None:
-                    return Frame(0, sequence, Op.STEP, _NOTHING, _NOTHING)
+                    return Frame(0, sequence, Op.STEP, 0, _NOTHING, _NOTHING)
                 if not self._look():
                     continue  # what the board speaks of has been read already
             frame = self._read()
@@ -220,11 +234,11 @@ class WorkerChannel:
         head = self._exactly(HEADER.size)
         if head is None:
             return None
-        generation, sequence, kind, pickled, raw = parse_header(head, UNLIMITED, UNLIMITED)
+        generation, sequence, kind, place, pickled, raw = parse_header(head, UNLIMITED, UNLIMITED)
         body = self._exactly(pickled + raw) if pickled + raw else _NOTHING
         if body is None:
             return None
-        return Frame(generation, sequence, kind, body[:pickled], body[pickled:])
+        return Frame(generation, sequence, kind, place, body[:pickled], body[pickled:])
 
     def _sleep(self, seconds: float | None) -> bool:
         return bool(self._poll.poll(None if seconds is None else seconds * 1000))

@@ -11,15 +11,17 @@ import multiprocessing
 import pickle
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar
 
 import cloudpickle
+import numpy as np
 from gymnasium.envs.registration import EnvSpec, registry
 
 from shoal.vector.backends.base import Addressed, Recipe, StartMethod
 from shoal.vector.backends.board import FIRST_SLEEP_SECONDS, Board, writes_keep_their_order
-from shoal.vector.backends.channel import LOG, RING, Channel, Frame
+from shoal.vector.backends.channel import ARRIVAL, LOG, RING, Channel, Frame
 from shoal.vector.backends.fork_guard import disown, own
 from shoal.vector.backends.launch import Launcher, Process, make_launcher
 from shoal.vector.backends.patience import SPIN_SECONDS, look
@@ -32,9 +34,23 @@ from shoal.vector.cpus import own_processors
 from shoal.vector.errors import ConfigurationError, ProtocolError
 from shoal.vector.failures import Failure
 from shoal.vector.layout import Arena, Layout, pack, packed_nbytes, unpack
-from shoal.vector.messages import Attachment, Command, Death, Event, Op, Outcome, Reply
+from shoal.vector.messages import (
+    EACH,
+    Arrival,
+    Attachment,
+    Command,
+    Death,
+    Event,
+    Op,
+    Outcome,
+    Reply,
+    Steps,
+    one_by_one,
+)
 
 logger = logging.getLogger(__name__)
+
+NOT_UNDER_WAY = -1
 
 
 class _Member:
@@ -67,6 +83,11 @@ class ProcessBackend:
         self._awaited: dict[int, Command] = {}
         """The commands that have no reply yet, by worker."""
         self._last_wait = 0.0
+        self._tickets = np.full(recipes[-1].rows.stop, NOT_UNDER_WAY, dtype=np.int64)
+        """The numbers of the commands that environments have been given alone, and have not carried out."""
+        self._num_under_way = 0
+        self._is_listening = False
+        """Whether somebody waits at the doorbell, so that workers have to ring it."""
         self._shared = SharedBuffer("shoal-arena") if self.shares_arena else None
         self._arena: Arena | None = None
         self._processors = own_processors(self.num_workers) if pin_workers else []
@@ -125,13 +146,18 @@ class ProcessBackend:
         pickled = [self._pickled(worker, command) for worker, command in commands]
         for (worker, command), data in zip(commands, pickled, strict=True):
             member = self._members[worker]
-            self._awaited[worker] = command
+            if command.op in EACH:
+                alone = [row for row, _ in one_by_one(command)]
+                self._tickets[alone] = command.sequence
+                self._num_under_way += len(alone)
+            else:
+                self._awaited[worker] = command
             if self._uses_board and command.op is Op.STEP and not data:
                 if self._board.order(worker, command.sequence):
                     member.channel.send(member.generation, command.sequence, RING)
                 continue
             raw = None
-            if self._shared is None and command.op is Op.STEP:
+            if self._shared is None and command.op in (Op.STEP, Op.STEP_EACH):
                 assert self._arena is not None
                 rows, _, wide = command.payload or (member.recipe.rows, [], ())
                 raw = pack(self._arena.given_actions(wide), rows)
@@ -145,6 +171,8 @@ class ProcessBackend:
         if command.payload is None:
             return b""
         try:
+            if isinstance(command.payload, Steps) and not command.payload.loose:
+                return pickle.dumps(command.payload, protocol=5)  # nothing but numbers, for which this is quicker
             data: bytes = cloudpickle.dumps(command.payload, protocol=5)
         except Exception as error:
             raise ConfigurationError(
@@ -161,15 +189,15 @@ class ProcessBackend:
         patience = SPIN_SECONDS if timeout is None else min(SPIN_SECONDS, timeout)
         events, _ = look(self._glance, patience if self._last_wait < SPIN_SECONDS else 0.0)
         if not events:
-            workers = list(self._awaited)
-            self._board.fall_asleep(workers)
+            self._board.fall_asleep()
             try:
                 first = FIRST_SLEEP_SECONDS if timeout is None else min(FIRST_SLEEP_SECONDS, timeout)
                 events = self._glance() or self._gather(first) or self._glance()
                 if not events and timeout != first:
                     events = self._gather(None if timeout is None else timeout - first) or self._glance()
             finally:
-                self._board.wake_up(workers)
+                if not self._is_listening:
+                    self._board.wake_up()
         self._last_wait = time.perf_counter() - begin
         return events
 
@@ -183,7 +211,19 @@ class ProcessBackend:
                 events.append(Reply(worker, command.sequence, Outcome.empty()))
             elif board.has_mail(worker):
                 self._read(worker, events)
+        if self._num_under_way:
+            assert self._arena is not None
+            for row in np.flatnonzero(self._arena.tickets == self._tickets).tolist():
+                self._arrive(row, Outcome.empty(), events)
+            for worker in range(self.num_workers):
+                if board.has_mail(worker):
+                    self._read(worker, events)
         return events
+
+    def _arrive(self, row: int, outcome: Outcome, events: list[Event]) -> None:
+        events.append(Arrival(row, int(self._tickets[row]), outcome))
+        self._tickets[row] = NOT_UNDER_WAY
+        self._num_under_way -= 1
 
     def _read(self, worker: int, events: list[Event]) -> None:
         """Take everything that a worker has sent."""
@@ -216,6 +256,9 @@ class ProcessBackend:
             return
         if frame.kind == RING:
             return
+        if frame.kind == ARRIVAL:
+            self._take_arrival(worker, member, frame, events)
+            return
         command = self._awaited.get(worker)
         if command is None or (frame.generation, frame.sequence) != (member.generation, command.sequence):
             self.dropped_replies += 1
@@ -224,8 +267,21 @@ class ProcessBackend:
         if frame.raw:
             assert self._arena is not None
             unpack(self._arena.results, member.recipe.rows, frame.raw)
-        outcome = _unpickled(frame, command, member) if frame.pickled else Outcome.empty()
+        label, first_row = command.op.label, member.recipe.rows.start
+        outcome = _unpickled(frame, label, first_row) if frame.pickled else Outcome.empty()
         events.append(Reply(worker, frame.sequence, outcome))
+
+    def _take_arrival(self, worker: int, member: _Member, frame: Frame, events: list[Event]) -> None:
+        row = frame.place
+        is_current = frame.generation == member.generation and row in member.recipe.rows
+        if not is_current or self._tickets[row] != frame.sequence:
+            self.dropped_replies += 1
+            return
+        if frame.raw:
+            assert self._arena is not None
+            unpack(self._arena.results, range(row, row + 1), frame.raw)
+        outcome = _unpickled(frame, "step", row) if frame.pickled else Outcome.empty()
+        self._arrive(row, outcome, events)
 
     def _bury(self, worker: int, member: _Member, events: list[Event]) -> None:
         assert self._waiter is not None
@@ -239,6 +295,18 @@ class ProcessBackend:
         member.dead = True
         self._waiter.forget(worker)
         events.append(Death(worker, member.process.pid, member.process.exit_code))
+
+    @contextmanager
+    def doorbell(self) -> Iterator[int | None]:
+        """The descriptor of the waiter, if it has one; workers ring as long as this lasts."""
+        assert self._waiter is not None
+        self._is_listening = True
+        self._board.fall_asleep()
+        try:
+            yield self._waiter.fileno()
+        finally:
+            self._is_listening = False
+            self._board.wake_up()
 
     def progress(self, worker: int) -> int | None:
         """The environment this worker is, or was when it died, working on."""
@@ -352,11 +420,11 @@ def _own_registrations() -> list[EnvSpec]:
     return specs
 
 
-def _unpickled(frame: Frame, command: Command, member: _Member) -> Outcome:
+def _unpickled(frame: Frame, phase: str, env_index: int) -> Outcome:
     try:
         outcome: Outcome = pickle.loads(frame.pickled)
     except Exception as error:
         # The worker could pickle it, but this process cannot read it: a class that only the worker can import.
-        failure = Failure.of(error, env_index=member.recipe.rows.start, phase=command.op.label)
+        failure = Failure.of(error, env_index=env_index, phase=phase)
         return Outcome([], [], [failure], [])
     return outcome

@@ -1,19 +1,22 @@
 """``serial``: the environments in the caller's own thread, one after the other.
 
-Nothing runs until it is waited for: ``post`` puts a command into a queue and ``poll`` carries it out.
+Nothing runs until it is waited for: ``post`` puts a command into a queue and ``poll`` carries it out, one environment at
+a time where each is to be reported by itself.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
 
 import numpy as np
 
 from shoal.vector.backends.base import Addressed, Recipe
+from shoal.vector.failures import Failure
 from shoal.vector.layout import Arena, Layout
-from shoal.vector.messages import Attachment, Command, Event, Op, Outcome, Reply
+from shoal.vector.messages import EACH, Arrival, Attachment, Command, Event, Op, Outcome, Reply, one_by_one
 from shoal.vector.runner import Runner
 
 
@@ -36,7 +39,9 @@ class SerialBackend:
             Runner(recipe.rows, recipe.env_fns, progress, in_process=True)
             for recipe, progress in zip(recipes, self._progress, strict=True)
         ]
-        self._posted: deque[tuple[int, Command]] = deque()
+        self._posted: deque[tuple[int, int | None, Command]] = deque()
+        """Worker, the environment if it is to be reported by itself, and what to do."""
+        self._interrupted: list[Event] = []
 
     def start(self) -> None:
         """Nothing to start."""
@@ -46,20 +51,42 @@ class SerialBackend:
         arena = private_arena(attachment)
         for runner in self.runners:
             runner.attach(attachment, arena)
-        self._posted.extend((worker, Command(sequence, Op.ATTACH)) for worker in range(self.num_workers))
+        self._posted.extend((worker, None, Command(sequence, Op.ATTACH)) for worker in range(self.num_workers))
         return arena
 
     def post(self, commands: Sequence[Addressed]) -> None:
         """Remember the commands until the next poll."""
-        self._posted.extend(commands)
+        for worker, command in commands:
+            if command.op in EACH:
+                self._posted.extend((worker, row, part) for row, part in one_by_one(command))
+            else:
+                self._posted.append((worker, None, command))
 
     def poll(self, timeout: float | None) -> list[Event]:
         """Carry out the next command."""
+        if self._interrupted:
+            events, self._interrupted = self._interrupted, []
+            return events
         if not self._posted:
             return []
-        worker, command = self._posted.popleft()
+        worker, row, command = self._posted.popleft()
+        if row is not None:
+            return [self._carry_out_alone(worker, row, command)]
         outcome = Outcome.empty() if command.op is Op.ATTACH else self.runners[worker].execute(command)
         return [Reply(worker, command.sequence, outcome)]
+
+    def _carry_out_alone(self, worker: int, row: int, command: Command) -> Arrival:
+        try:
+            return Arrival(row, command.sequence, self.runners[worker].execute(command))
+        except KeyboardInterrupt as error:
+            # Nobody knows how far it got, so this environment has to be reset. The others are not touched.
+            failure = Failure.of(error, env_index=row, phase=command.op.label)
+            self._interrupted.append(Arrival(row, command.sequence, Outcome([], [], [failure], [])))
+            raise
+
+    def doorbell(self) -> AbstractContextManager[int | None]:
+        """None: nothing happens unless ``poll`` makes it happen."""
+        return nullcontext()
 
     def perform(self, command: Command) -> Outcome:
         """Carry out a command now, without the queue."""

@@ -8,16 +8,18 @@ them answer into one queue::
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import ClassVar
 
 from shoal.vector.backends.base import Addressed, Recipe
 from shoal.vector.backends.serial import private_arena
 from shoal.vector.layout import Arena
-from shoal.vector.messages import Attachment, Command, Event, Op, Outcome, Reply
+from shoal.vector.messages import EACH, Arrival, Attachment, Command, Event, Op, Outcome, Reply, one_by_one
 from shoal.vector.runner import Runner
 
 
@@ -35,7 +37,7 @@ class ThreadsBackend:
             for recipe, progress in zip(recipes, self._progress, strict=True)
         ]
         self._commands: list[SimpleQueue[Command]] = [SimpleQueue() for _ in recipes]
-        self._answers: SimpleQueue[Event] = SimpleQueue()
+        self._answers = Answers()
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -63,12 +65,17 @@ class ThreadsBackend:
     def poll(self, timeout: float | None) -> list[Event]:
         """Wait for an answer, then take all that are there."""
         try:
-            events = [self._answers.get(timeout=timeout)]
+            events = [self._answers.queue.get(timeout=timeout)]
         except Empty:
             return []
-        while not self._answers.empty():
-            events.append(self._answers.get())
+        self._answers.silence()  # before the rest is taken: what comes now rings again
+        while not self._answers.queue.empty():
+            events.append(self._answers.queue.get())
         return events
+
+    def doorbell(self) -> AbstractContextManager[int | None]:
+        """A socket that threads write to."""
+        return self._answers.doorbell()
 
     def progress(self, worker: int) -> int | None:
         """The environment this runner is working on right now."""
@@ -94,9 +101,48 @@ class ThreadsBackend:
         return late
 
 
-def _serve(worker: int, runner: Runner, commands: SimpleQueue[Command], answers: SimpleQueue[Event]) -> None:
+class Answers:
+    """What threads have answered, with a bell for who waits in an event loop."""
+
+    def __init__(self) -> None:
+        self.queue: SimpleQueue[Event] = SimpleQueue()
+        self._bell: tuple[socket.socket, socket.socket] | None = None
+
+    def put(self, event: Event) -> None:
+        """Answer, and ring if somebody listens."""
+        self.queue.put(event)
+        bell = self._bell
+        if bell is not None:
+            with suppress(OSError):  # full, so it rings already; or closed a moment ago
+                bell[1].send(b".")
+
+    def silence(self) -> None:
+        """Stop ringing."""
+        if self._bell is not None:
+            with suppress(BlockingIOError):
+                self._bell[0].recv(4096)
+
+    @contextmanager
+    def doorbell(self) -> Iterator[int]:
+        """Ring from now on."""
+        self._bell = socket.socketpair()
+        for end in self._bell:
+            end.setblocking(False)
+        try:
+            yield self._bell[0].fileno()
+        finally:
+            bell, self._bell = self._bell, None
+            for end in bell:
+                end.close()
+
+
+def _serve(worker: int, runner: Runner, commands: SimpleQueue[Command], answers: Answers) -> None:
     while True:
         command = commands.get()
+        if command.op in EACH:
+            for row, part in one_by_one(command):
+                answers.put(Arrival(row, part.sequence, runner.execute(part)))
+            continue
         outcome = Outcome.empty() if command.op is Op.ATTACH else runner.execute(command)
         answers.put(Reply(worker, command.sequence, outcome))
         if command.op is Op.CLOSE:

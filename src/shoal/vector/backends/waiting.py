@@ -39,6 +39,9 @@ class Waiter(Protocol):
     def wait(self, timeout: float | None) -> Ready:
         """Until something happens, or for ``timeout`` seconds."""
 
+    def fileno(self) -> int | None:
+        """A descriptor that can be read when ``wait`` has something, where there is one."""
+
     def forget(self, worker: int) -> None:
         """Stop watching a worker."""
 
@@ -89,6 +92,9 @@ class EpollWaiter:
             [sentinels[descriptor] for descriptor, _ in found if descriptor in sentinels],
         )
 
+    def fileno(self) -> int:
+        return self._epoll.fileno()
+
     def forget(self, worker: int) -> None:
         for watched in (self._channels, self._sentinels):
             for descriptor in [descriptor for descriptor, owner in watched.items() if owner == worker]:
@@ -118,6 +124,9 @@ class PortableWaiter:
     def wait(self, timeout: float | None) -> Ready:
         found = self._selector.select(ASK_SECONDS if timeout is None else min(timeout, ASK_SECONDS))
         return Ready([key.data for key, _ in found], [] if found else list(self._channels))
+
+    def fileno(self) -> int | None:
+        return self._selector.fileno() if hasattr(self._selector, "fileno") else None
 
     def forget(self, worker: int) -> None:
         self._selector.unregister(self._channels.pop(worker))

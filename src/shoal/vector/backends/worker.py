@@ -33,13 +33,13 @@ from gymnasium.envs.registration import EnvSpec, registry
 
 from shoal.vector.backends.base import Recipe
 from shoal.vector.backends.board import Desk
-from shoal.vector.backends.channel import LOG, MAX_PICKLED, REPLY, RING, Frame, WorkerChannel
+from shoal.vector.backends.channel import ARRIVAL, LOG, MAX_PICKLED, REPLY, RING, Frame, WorkerChannel
 from shoal.vector.backends.remote_log import LogSettings, forward_logs
 from shoal.vector.backends.serial import private_arena
 from shoal.vector.backends.shared_buffer import map_shared
 from shoal.vector.failures import Failure
 from shoal.vector.layout import Arena, Layout, pack, unpack
-from shoal.vector.messages import Attachment, Command, Op, Outcome
+from shoal.vector.messages import EACH, Attachment, Command, Op, Outcome, Steps, one_by_one
 from shoal.vector.observations import ContractViolation
 from shoal.vector.runner import Runner
 
@@ -139,8 +139,10 @@ class Worker:
         while (frame := self._channel.receive()) is not None:
             if frame.kind == Op.CLOSE:
                 break
-            outcome = self._carry_out(frame)
-            self._reply(frame, outcome)
+            if frame.kind in EACH:
+                self._carry_out_each(frame)
+            else:
+                self._reply(frame, self._carry_out(frame))
         if hasattr(self, "_runner"):
             self._runner.slice.close()
 
@@ -158,6 +160,26 @@ class Worker:
             rows, _, wide = payload or (self._runner.rows, [], ())
             unpack(self._arena.given_actions(wide), rows, frame.raw)
         return self._runner.execute(Command(frame.sequence, op, payload))
+
+    def _carry_out_each(self, frame: Frame) -> None:
+        payload: Any = pickle.loads(frame.pickled)
+        if isinstance(payload, Steps) and frame.raw:
+            unpack(self._arena.given_actions(payload.wide), payload.rows, frame.raw)
+        for row, command in one_by_one(Command(frame.sequence, Op(frame.kind), payload)):
+            self._announce(row, frame.sequence, self._runner.execute(command))
+
+    def _announce(self, row: int, sequence: int, outcome: Outcome) -> None:
+        """Report one environment."""
+        is_plain = not any(outcome)
+        if is_plain and self._post.uses_board and not self._has_logged:
+            self._arena.tickets[row] = sequence
+            if self._desk.caller_sleeps:
+                self._channel.send(self._post.generation, sequence, RING)
+            return
+        self._has_logged = False
+        pickled = b"" if is_plain else self._pickled(outcome, "step")
+        raw = pack(self._arena.results, range(row, row + 1)) if self._post.arena_fd < 0 else None
+        self._channel.send(self._post.generation, sequence, ARRIVAL, pickled, raw, place=row)
 
     def _construct(self, frame: Frame) -> Outcome:
         try:

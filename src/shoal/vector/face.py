@@ -1,0 +1,252 @@
+"""What every face of a pool has in common: starting it, asking its environments, closing it, and refusing what does not fit.
+
+::
+
+    ParallelEnv (batched arrays, Gymnasium's contract)      EnvList (different worlds, lists)
+                         └──────────────── Face ────────────────┘
+                                             │
+                                           Pool
+
+What may be asked for, in which state::
+
+                   reset()                 step_async()
+    made ─────────────────────▶ ready ◀─────────────────▶ pending
+      └─ reset_async() ─▶ pending ─ reset_wait() ─▶ ready        any ─ close() ─▶ closed
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+
+from shoal.vector.errors import AlreadyPending, Closed, ConfigurationError, NothingPending, WaitTimeout
+from shoal.vector.failures import raise_failures
+from shoal.vector.flights import Flights
+from shoal.vector.isolation import IsolatedFactory
+from shoal.vector.messages import Assignment, Call, EnvFn, Op, Outcome
+from shoal.vector.plan import Plan, make_plan, needs_processes
+from shoal.vector.pool import OnReply, Pool
+from shoal.vector.tasks import rows_of
+
+CLOSE_SECONDS = 5.0
+
+
+class Face:
+    """A pool, and what may be done with it now."""
+
+    num_envs: int
+    closed: bool
+    plan: Plan
+    """Which backend and how many workers, and why."""
+    step_timeout: float | None
+
+    def _start(
+        self,
+        env_fns: Sequence[EnvFn],
+        *,
+        backend: str,
+        num_workers: int | None,
+        start_method: str | None,
+        step_timeout: float | None,
+        pin_workers: bool,
+        isolate_rng: bool,
+    ) -> None:
+        self.closed = True  # until there is something to close
+        self.env_fns = list(env_fns)
+        _check_factories(self.env_fns)
+        self.num_envs = len(self.env_fns)
+        self.plan = make_plan(self.num_envs, backend, num_workers, start_method)
+        self.step_timeout = _checked_timeout(step_timeout, self.plan.backend)
+        self._pending: str | None = None
+        self._wait_timed_out = False
+        if isolate_rng:
+            gives_back = not needs_processes(self.plan.backend)
+            env_fns = [IsolatedFactory(env_fn, row, gives_back) for row, env_fn in enumerate(self.env_fns)]
+        self._pool = Pool(
+            env_fns,
+            backend=self.plan.backend,
+            num_workers=self.plan.num_workers,
+            start_method=self.plan.start_method,
+            pin_workers=pin_workers,
+        )
+        self._flights = Flights(self._pool)
+        # Closes when this object is collected or the program ends, whichever comes first.
+        self._finalizer = weakref.finalize(self, self._pool.close, 1.0, quietly=True)
+
+    # -- asking environments -------------------------------------------------------------------------------------
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method of every environment, or read an attribute, and return one value per environment."""
+        self.call_async(name, *args, **kwargs)
+        return self.call_wait()
+
+    def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
+        """Begin a call; :meth:`call_wait` gives its results."""
+        self._check_idle("call_async")
+        self._begin_call(list(range(self.num_envs)), name, args, kwargs)
+
+    def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
+        """Wait for what :meth:`call_async` began."""
+        outcome = self._finish("call", timeout)
+        self._raise_failures(outcome)
+        return tuple(value for _, value in outcome.values)
+
+    def call_on(self, env_ids: Any, name: str, /, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """As :meth:`call`, for these environments only, in this order."""
+        self._check_idle("call_on")
+        rows = rows_of(env_ids, self.num_envs)
+        self._begin_call(rows, name, args, kwargs)
+        outcome = self._finish("call", None)
+        self._raise_failures(outcome)
+        values = dict(outcome.values)
+        return tuple(values[row] for row in rows)
+
+    def _begin_call(self, rows: list[int], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        calls = {worker: Call(its, name, args, kwargs) for worker, its in self._by_worker(rows).items()}
+        self._begin("call", Op.CALL, calls)
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """An attribute of every environment."""
+        return self.call(name)
+
+    def set_attr(self, name: str, values: Any, env_ids: Any = None) -> None:
+        """Set an attribute of every environment, or of some.
+
+        A list or tuple has one value for each, anything else is for all.
+        """
+        self._check_idle("set_attr")
+        rows = rows_of(env_ids, self.num_envs)
+        if not isinstance(values, list | tuple):
+            values = [values] * len(rows)
+        if len(values) != len(rows):
+            raise ConfigurationError(
+                "Values must be a list or tuple with length equal to the number of environments. "
+                f"Got `{len(values)}` values for {len(rows)} environments."
+            )
+        by_row = dict(zip(rows, values, strict=True))
+        assignments = {
+            worker: Assignment(its, name, [by_row[row] for row in its]) for worker, its in self._by_worker(rows).items()
+        }
+        self._begin("set_attr", Op.SET_ATTR, assignments)
+        self._raise_failures(self._finish("set_attr", None))
+
+    def render(self) -> tuple[Any, ...]:
+        """What every environment renders."""
+        return self.call("render")
+
+    @property
+    def envs(self) -> list[gymnasium.Env[Any, Any]]:
+        """The environments themselves, where they live in this process."""
+        self._check_open()
+        runners = getattr(self._pool.backend, "runners", None)
+        if runners is not None and len(runners) == 1:
+            live: list[gymnasium.Env[Any, Any]] = runners[0].slice.envs
+            return live
+        if runners is None:
+            raise AttributeError(
+                f'the environments of backend="{self.plan.backend}" live in other processes; '
+                'use call(), get_attr() and set_attr(), or backend="serial"'
+            )
+        return [env for runner in runners for env in runner.slice.envs]
+
+    # -- closing -------------------------------------------------------------------------------------------------
+
+    def _close_pool(self, timeout: float | None, terminate: bool) -> None:
+        if self._pending is not None and not self._wait_timed_out:
+            gymnasium.logger.warn(f"Calling `close` while waiting for a pending call to `{self._pending}` to complete.")
+        self._finalizer.detach()
+        self._pool.close(0.0 if terminate else CLOSE_SECONDS if timeout is None else timeout)
+
+    # -- what all of it stands on --------------------------------------------------------------------------------
+
+    def _by_worker(self, rows: Sequence[int]) -> dict[int, list[int]]:
+        """These environments by who runs them, in the given order."""
+        by_worker: dict[int, list[int]] = {}
+        worker_of = self._pool.worker_of
+        for row in rows:
+            by_worker.setdefault(worker_of[row], []).append(row)
+        return by_worker
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise Closed(f"Trying to operate on `{type(self).__name__}`, after a call to `close()`.")
+
+    def _check_not_pending(self, name: str) -> None:
+        self._check_open()
+        if self._pending is not None:
+            raise AlreadyPending(
+                f"Calling `{name}` while waiting for a pending call to `{self._pending}` to complete. "
+                f"Call `{self._pending}_wait` first.",
+                self._pending,
+            )
+
+    def _check_idle(self, name: str) -> None:
+        self._check_not_pending(name)
+        if self._flights:
+            raise AlreadyPending(
+                f"Calling `{name}` while environments {self._flights.not_handed_over()} have been sent and not received. "
+                "Call `recv` until all of them are back.",
+                "send",
+            )
+
+    def _begin(self, name: str, op: Op, payloads: Mapping[int, Any] | None) -> None:
+        self._pool.begin(op, payloads)
+        self._pending, self._wait_timed_out = name, False
+
+    def _finish(
+        self, name: str, timeout: float | None, deadline: float | None = None, on_reply: OnReply | None = None
+    ) -> Outcome:
+        self._check_open()
+        if self._pending != name:
+            raise NothingPending(f"Calling `{name}_wait` without any prior call to `{name}_async`.", name)
+        try:
+            outcome = self._pool.finish(timeout, deadline, on_reply)
+        except BaseException as error:
+            self._interrupted_by(error)
+            raise
+        self._pending = None
+        return outcome
+
+    def _interrupted_by(self, error: BaseException) -> None:
+        """Decide what can still be waited for after a wait that raised."""
+        self._wait_timed_out = isinstance(error, WaitTimeout)
+        is_interrupt = isinstance(error, KeyboardInterrupt)
+        if self._wait_timed_out or (is_interrupt and self.plan.backend != "serial"):
+            return  # the environments go on: wait again
+        self._pending = None
+        if is_interrupt:
+            self._abandoned()
+
+    def _abandoned(self) -> None:
+        """Some environments have taken the step and some have not, so none may go on from here."""
+
+    def _raise_failures(self, outcome: Outcome) -> None:
+        if outcome.failures:
+            raise_failures(outcome.failures, self._pool.where(min(f.env_index for f in outcome.failures)))
+
+
+def _check_factories(env_fns: list[EnvFn]) -> None:
+    if not env_fns:
+        raise ConfigurationError("env_fns is empty: at least one environment is needed")
+    for index, env_fn in enumerate(env_fns):
+        if not callable(env_fn):
+            raise ConfigurationError(f"env_fns[{index}] is not a callable that makes an environment: got {env_fn!r}")
+
+
+def _checked_timeout(seconds: float | None, backend: str) -> float | None:
+    if seconds is None:
+        return None
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
+        raise ConfigurationError(f"step_timeout must be a positive number of seconds or None, got {seconds!r}")
+    if not needs_processes(backend):
+        warnings.warn(
+            f'step_timeout={seconds:g} has no effect with backend="{backend}": an environment in this process cannot '
+            'be ended. Use backend="shm" or "pipes".',
+            stacklevel=4,
+        )
+        return None
+    return float(seconds)

@@ -1,0 +1,177 @@
+"""First come, first served: environments that were sent off, each for itself, and those that are back.
+
+::
+
+    idle ── send, send_reset ──▶ under way ── done ──▶ arrived ── recv ──▶ idle
+
+Who arrives first depends on the machine. So that a run can be repeated, what was handed over can be recorded, and a
+recording played back: then every ``recv`` waits for exactly those that it handed over the first time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from shoal.vector.errors import AlreadyPending, ConfigurationError, NothingPending, StateError, WaitTimeout
+from shoal.vector.messages import Arrival, Outcome
+from shoal.vector.pool import Pool
+
+Recording = list[list[int]]
+"""What every ``recv`` handed over: the environments, in order."""
+
+
+class Flights:
+    """Which environments are under way, and which have arrived."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._under_way: set[int] = set()
+        self._arrived: dict[int, Outcome] = {}
+        """In the order of their arrival."""
+        self._recording: Recording | None = None
+        self._to_replay: deque[list[int]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._under_way or self._arrived)
+
+    def not_handed_over(self) -> list[int]:
+        """All that have been sent and not received."""
+        return sorted([*self._under_way, *self._arrived])
+
+    @property
+    def num_under_way(self) -> int:
+        """How many have been sent and not received."""
+        return len(self._under_way) + len(self._arrived)
+
+    def check_departure(self, rows: Iterable[int]) -> None:
+        """Refuse environments that are not idle."""
+        busy = [row for row in rows if row in self._under_way or row in self._arrived]
+        if busy:
+            raise AlreadyPending(
+                f"environments {busy} have been sent and not received. Call `recv` until they are back. "
+                "Nothing was sent.",
+                "send",
+            )
+
+    def depart(self, rows: Iterable[int]) -> None:
+        """These have been sent off."""
+        self._under_way.update(rows)
+
+    def look(self, timeout: float | None = 0.0) -> None:
+        """See who has arrived, waiting for ``timeout`` seconds if nobody has."""
+        self._note(self._pool.arrivals(timeout))
+
+    def _note(self, arrivals: Iterable[Arrival]) -> None:
+        for arrival in arrivals:
+            self._under_way.discard(arrival.env_index)
+            self._arrived[arrival.env_index] = arrival.outcome
+
+    def has_arrived(self, row: int) -> bool:
+        """Whether ``recv`` could hand it over without waiting."""
+        return row in self._arrived
+
+    def wanted(self, min_envs: int, max_envs: int | None) -> Wanted:
+        """What a ``recv`` with these arguments waits for; refuses what can never come."""
+        for name, value in (("min_envs", min_envs), ("max_envs", max_envs)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise ConfigurationError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if max_envs is not None and max_envs < min_envs:
+            raise ConfigurationError(f"max_envs={max_envs} is less than min_envs={min_envs}")
+        if not self:
+            raise NothingPending("`recv` was called, but no environment has been sent. Call `send` first.", "recv")
+        if self._to_replay:
+            return self._wanted_again()
+        if min_envs > self.num_under_way:
+            raise NothingPending(
+                f"`recv(min_envs={min_envs})` would wait for ever: only {self.num_under_way} environments have been sent "
+                "and not received.",
+                "recv",
+            )
+        return Wanted(min_envs, max_envs, None)
+
+    def _wanted_again(self) -> Wanted:
+        exactly = self._to_replay[0]
+        missing = [row for row in exactly if row not in self._under_way and row not in self._arrived]
+        if missing:
+            raise StateError(
+                f"the recording hands over environments {exactly} next, but {missing} have not been sent: this program "
+                "does not do what the recorded one did"
+            )
+        return Wanted(len(exactly), None, exactly)
+
+    def is_enough(self, wanted: Wanted) -> bool:
+        """Whether ``recv`` may return, or has to raise what an environment raised."""
+        if any(outcome.failures for outcome in self._arrived.values()):
+            return True
+        if wanted.exactly is not None:
+            return all(row in self._arrived for row in wanted.exactly)
+        return len(self._arrived) >= wanted.min_envs
+
+    def wait(self, wanted: Wanted, timeout: float | None) -> None:
+        """Until enough have arrived; nothing is lost if that takes longer than ``timeout`` seconds."""
+        self.look()
+        end = None if timeout is None else time.monotonic() + timeout
+        while not self.is_enough(wanted):
+            left = None if end is None else end - time.monotonic()
+            if left is not None and left <= 0:
+                raise WaitTimeout(self.why_timed_out(wanted, timeout))
+            self.look(left)
+
+    def why_timed_out(self, wanted: Wanted, timeout: float | None) -> str:
+        """For the exception."""
+        return (
+            f"`recv` has waited {timeout:g} s: {len(self._arrived)} of the {wanted.min_envs} environments it waits for have "
+            f"arrived (busy now: {self._pool.busy()}). Nothing is lost: call `recv` again, or with a smaller min_envs."
+        )
+
+    def failed(self) -> Outcome | None:
+        """Take out those that raised; ``None`` if nobody did."""
+        rows = [row for row, outcome in self._arrived.items() if outcome.failures]
+        if not rows:
+            return None
+        together = Outcome.empty()
+        for row in rows:
+            together.failures.extend(self._arrived.pop(row).failures)
+        return together
+
+    def hand_over(self, wanted: Wanted) -> dict[int, Outcome]:
+        """Those that ``recv`` returns, in order."""
+        rows = list(self._arrived)[: wanted.max_envs] if wanted.exactly is None else wanted.exactly
+        if wanted.exactly is not None:
+            self._to_replay.popleft()
+        if self._recording is not None:
+            self._recording.append(list(rows))
+        return {row: self._arrived.pop(row) for row in rows}
+
+    def record(self) -> Recording:
+        """Write down from now on what is handed over, into the list that is returned."""
+        self._recording = []
+        return self._recording
+
+    def replay(self, recording: Sequence[Sequence[int]]) -> None:
+        """Hand over, from now on, what was handed over when ``recording`` was made; afterwards as usual."""
+        if self:
+            raise AlreadyPending(
+                "a recording can only be played back when nothing is under way. Call `recv` first.", "send"
+            )
+        for batch in recording:
+            for row in batch:
+                if not isinstance(row, int) or not 0 <= row < self._pool.num_envs:
+                    raise ConfigurationError(
+                        f"a recording is a list of lists of environments from 0 to {self._pool.num_envs - 1}, got {row!r}"
+                    )
+        self._to_replay = deque([list(batch) for batch in recording])
+
+
+class Wanted:
+    """What a ``recv`` waits for."""
+
+    __slots__ = ("exactly", "max_envs", "min_envs")
+
+    def __init__(self, min_envs: int, max_envs: int | None, exactly: list[int] | None) -> None:
+        self.min_envs = min_envs
+        self.max_envs = max_envs
+        self.exactly = exactly
+        """These and no others, when a recording is played back."""
