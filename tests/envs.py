@@ -198,3 +198,30 @@ def counting(length: int = 3, rich: bool = True) -> Maker:
 
 def registered(env_id: str, **keywords: Any) -> Maker:
     return functools.partial(gymnasium.make, env_id, **keywords)
+
+
+class WalkingEnv(Env):
+    """Walks at random, by its own random numbers; where it begins depends on seed and options, when it ends on the walk."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(-1000, 1000, (3,), np.float64)
+        self.action_space = spaces.Discrete(3)
+        self.is_over = True
+
+    def _observe(self) -> tuple[Any, dict[str, Any]]:
+        info = {"steps": self.steps} if self.steps % 2 else {}
+        return np.array([self.position, self.start, self.steps], np.float64), info
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.start = float((options or {}).get("from", -1))
+        self.position, self.steps, self.is_over = self.np_random.normal(), 0, False
+        return self._observe()
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        self.position += float(self.np_random.normal()) + float(action) - 1
+        observation, info = self._observe()
+        terminated, truncated = abs(self.position) > 3, self.steps >= 6
+        self.is_over = terminated or truncated
+        return observation, self.position, terminated, truncated, info

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shoal._version import __version__
+from shoal.vector.env_list import EnvList
 from shoal.vector.errors import (
     AlreadyPending,
     BackendUnavailable,
@@ -28,6 +29,7 @@ from shoal.vector.first_ready import Batch
 from shoal.vector.making import make, register_with_gymnasium
 from shoal.vector.parallel_env import ParallelEnv
 from shoal.vector.tasks import Task
+from shoal.vector.turns import run_actions
 
 __all__ = [
     "AlreadyPending",
@@ -37,6 +39,7 @@ __all__ = [
     "ConfigurationError",
     "EnvContractError",
     "EnvError",
+    "EnvList",
     "GroupMismatch",
     "InvalidAction",
     "InvalidActionType",
@@ -54,6 +57,7 @@ __all__ = [
     "WorkerTimeout",
     "__version__",
     "make",
+    "run_actions",
 ]
 
 register_with_gymnasium()

@@ -270,14 +270,6 @@ def test_results_belong_to_the_caller(make: Make) -> None:
     assert reward.tolist() == [2, 2]
 
 
-def test_without_copy_observations_are_the_arena(make: Make) -> None:
-    envs = make([counting(100)] * 2, copy=False)
-    first, _ = envs.reset()
-    second, *_ = envs.step([1, 1])
-    assert np.shares_memory(first, second)
-    assert second[:, 0].tolist() == [1, 1]
-
-
 def test_actions_may_be_a_list_and_stay_as_they_are(make: Make) -> None:
     envs = make([counting(100)] * 3)
     envs.reset()

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.vector.errors import AlreadyPending, WaitTimeout
-from shoal.vector.face import Face
 from shoal.vector.flights import Recording, Wanted
 from shoal.vector.layout import Array
-from shoal.vector.messages import Op, Outcome, Reset, Steps
+from shoal.vector.messages import Op, Outcome, Steps
 from shoal.vector.observations import LooseValues
-from shoal.vector.tasks import Options, Seeds, options_of, rows_of, seeds_of
+from shoal.vector.tasked import Tasked
+from shoal.vector.tasks import Options, Seeds, rows_of
 
 NAP_SECONDS = 0.01
 
@@ -42,10 +42,9 @@ class Batch(NamedTuple):
     info: Any
 
 
-class FirstReady(Face):
+class FirstReady(Tasked):
     """Sending environments off and receiving whoever is back."""
 
-    group_size: int = 1
     _is_receiving: bool = False
 
     def send(self, actions: Any, env_ids: Any = None) -> None:
@@ -145,6 +144,7 @@ class FirstReady(Face):
     async def _wait_in_loop(self, wanted: Wanted, timeout: float | None) -> None:
         flights, backend = self._flights, self._pool.backend
         end = None if timeout is None else time.monotonic() + timeout
+        await asyncio.sleep(0)  # others get their turn even if nothing has to be waited for
         with backend.doorbell() as descriptor:
             flights.look()
             while not flights.is_enough(wanted):
@@ -164,20 +164,7 @@ class FirstReady(Face):
             self._raise_failures(failed)
         return self._batch(self._flights.hand_over(wanted))
 
-    def _resets(self, rows: list[int], seed: Seeds, options: Options) -> dict[int, list[Reset]]:
-        """What each worker is told when these are reset."""
-        seeds = seeds_of(self._seeds_for(seed, rows), rows, self.num_envs, self.group_size)
-        each = options_of(options, rows, self.group_size)
-        resets = {row: Reset(row, seed, options) for row, seed, options in zip(rows, seeds, each, strict=True)}
-        return {worker: [resets[row] for row in its] for worker, its in self._by_worker(rows).items()}
-
     # -- what a face adds ----------------------------------------------------------------------------------------
-
-    def _rows_of(self, env_ids: Any, group_ids: Any) -> list[int]:
-        return rows_of(env_ids, self.num_envs)
-
-    def _seeds_for(self, seed: Seeds, rows: list[int]) -> Seeds:
-        return seed
 
     def _check_ready(self, rows: Sequence[int]) -> None:
         """Refuse to step environments that have to be reset first."""

@@ -15,6 +15,10 @@ The arena holds, one after the other and each contiguous over all environments::
     action leaf 0        (num_envs, *shape)
     ...                  ... and again in double precision, for each action leaf of less
 
+With *slots*, the observations of so many steps lie one after the other, and every step writes into the next slot, so that
+those of the steps before stay as they are for a while. Which one a step writes into is the remainder of its command's
+sequence number.
+
 The same arithmetic runs in the parent and in every worker, so only the spaces are sent, never the offsets.
 """
 
@@ -124,12 +128,24 @@ class Arena:
     def __init__(self, layout: Layout, buffer: Buffer) -> None:
         arrays = iter(layout.views(buffer))
         self.buffer = buffer
-        self.observations = [next(arrays) for _ in fixed_leaves(layout.observation)]
+        self.num_slots = layout.num_slots
+        self._slots = [[next(arrays) for _ in fixed_leaves(layout.observation)] for _ in range(layout.num_slots)]
         self.reward, self.terminated, self.truncated = next(arrays), next(arrays), next(arrays)
         self.tickets = next(arrays)
         self.actions = [next(arrays) for _ in fixed_leaves(layout.action)]
         self.wide_actions = {leaf.number: next(arrays) for leaf in layout.narrow_actions()}
+        self.turn_to(0)
+
+    def turn_to(self, slot: int) -> None:
+        """Let the observations be those of this slot."""
+        self.slot = slot
+        self.observations = self._slots[slot]
         self.results = [*self.observations, self.reward, self.terminated, self.truncated]
+
+    def carry_over(self, slot: int) -> None:
+        """Copy the observations into another slot, for a command that will not write all of them."""
+        for target, source in zip(self._slots[slot], self.observations, strict=True):
+            target[:] = source
 
     def given_actions(self, wide: tuple[int, ...]) -> list[Array]:
         """The arrays that hold a batch of actions, some of them in double precision."""
@@ -143,11 +159,15 @@ class Layout:
     observation: Node
     action: Node
     num_envs: int
+    num_slots: int = 1
 
     @classmethod
-    def of(cls, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], num_envs: int) -> Layout:
+    def of(
+        cls, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], num_envs: int, num_slots: int = 1
+    ) -> Layout:
         """The layout for environments that all have these two spaces."""
-        return cls(take_apart(observation_space, "observation"), take_apart(action_space, "action"), num_envs)
+        observation, action = take_apart(observation_space, "observation"), take_apart(action_space, "action")
+        return cls(observation, action, num_envs, num_slots)
 
     def narrow_actions(self) -> Iterator[FixedLeaf]:
         """The action leaves in which a double would have to be rounded."""
@@ -156,7 +176,7 @@ class Layout:
     def _fields(self) -> list[tuple[np.dtype[Any], tuple[int, ...]]]:
         numbers = [np.dtype(np.float64), np.dtype(np.bool_), np.dtype(np.bool_), np.dtype(np.int64)]
         return [
-            *((leaf.dtype, leaf.shape) for leaf in fixed_leaves(self.observation)),
+            *((leaf.dtype, leaf.shape) for _ in range(self.num_slots) for leaf in fixed_leaves(self.observation)),
             *((dtype, ()) for dtype in numbers),
             *((leaf.dtype, leaf.shape) for leaf in fixed_leaves(self.action)),
             *((np.dtype(np.float64), leaf.shape) for leaf in self.narrow_actions()),

@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode
 
 from shoal.vector.failures import Failure
 from shoal.vector.infos import EnvInfos
-from shoal.vector.layout import Rows
+from shoal.vector.layout import Layout, Rows
 from shoal.vector.observations import LooseValues
 from shoal.vector.tasks import TaskSource
 
@@ -67,6 +67,13 @@ class Attachment:
     autoreset_mode: AutoresetMode
     task_source: TaskSource | None = None
     """What says which task an environment gets when nobody else does."""
+    num_slots: int = 1
+    """For how many steps there is room for observations."""
+
+    @property
+    def layout(self) -> Layout:
+        """Where everything lies."""
+        return Layout.of(self.observation_space, self.action_space, self.num_envs, self.num_slots)
 
 
 class Call(NamedTuple):

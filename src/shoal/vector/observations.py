@@ -206,8 +206,9 @@ def shortened(value: Any) -> str:
 class ObservationReader:
     """The batch of all environments' last observations, as Gymnasium arranges it."""
 
-    def __init__(self, layout: Layout, arena: Arena) -> None:
+    def __init__(self, layout: Layout, arena: Arena, duplicate: Callable[[Array], Array] = np.ndarray.copy) -> None:
         self._arena = arena
+        self._duplicate = duplicate
         self._loose: list[list[Any]] = [[None] * layout.num_envs for _ in loose_leaves(layout.observation)]
         self._arrange = self._compile(layout.observation)
         # Most observations are a single array, which is worth a shorter way.
@@ -221,10 +222,10 @@ class ObservationReader:
     def read(self, copy: bool, early: EarlyCopy | None = None) -> Any:
         """The batch; with ``copy=False`` its arrays are the arena itself, otherwise copies, perhaps made already."""
         if self._only is not None and copy and early is None:
-            return self._only.copy()
+            return self._duplicate(self._only)
         if not copy:
             return self._arrange(self._arena.observations, None)
-        copies = [array.copy() for array in self._arena.observations] if early is None else early.arrays
+        copies = [self._duplicate(array) for array in self._arena.observations] if early is None else early.arrays
         return self._arrange(copies, None)
 
     def read_some(self, rows: list[int]) -> Any:

@@ -24,21 +24,14 @@ from shoal.vector.batching import (
 )
 from shoal.vector.errors import ConfigurationError, ResetNeeded
 from shoal.vector.first_ready import Batch, FirstReady
-from shoal.vector.groups import Groups, group_size_of
 from shoal.vector.infos import EnvInfos, batch_infos
-from shoal.vector.layout import Array, Layout
+from shoal.vector.layout import Array
+from shoal.vector.leases import PoisonedLeases, num_slots_for
 from shoal.vector.messages import Attachment, EnvFn, Op, Outcome, Steps
 from shoal.vector.observations import EarlyCopy, ObservationReader
 from shoal.vector.pool import OnReply
-from shoal.vector.tasks import (
-    Options,
-    Seeds,
-    TaskFunction,
-    reset_mask_of,
-    rows_of,
-    seeds_of,
-    task_source_of,
-)
+from shoal.vector.tasks import Options, Seeds, TaskFunction, reset_mask_of, seeds_of
+from shoal.vector.tensors import as_tensors, check_output, duplicate_for
 
 LARGE = 2**18  # observations of so many bytes are copied worker by worker, as these finish
 
@@ -56,8 +49,12 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
         start_method: how processes are started: ``"forkserver"`` (the default on Linux), ``"spawn"`` or ``"fork"``.
         autoreset_mode: what happens when an episode ends, as in Gymnasium.
         observation_mode: ``"same"``, ``"different"``, or a tuple of batched and single space, as in Gymnasium.
-        copy: whether results belong to the caller. With ``False``, observations are views that the next step
-            overwrites.
+        copy: whether results belong to the caller. With ``False``, observations are views of the memory that environments
+            write into, and stay valid for ``lease`` further steps.
+        lease: for how many further steps an observation stays valid with ``copy=False``.
+        debug_leases: with ``copy=False``, spoil observations whose lease has ended, so that code that still uses them
+            is found. Costs the copies that were to be saved.
+        output: ``"numpy"``, or ``"torch"`` for tensors over the same memory, pinned where there is a GPU.
         step_timeout: seconds that a step of all environments may take. A worker that overruns it is ended. Needs worker
             processes: in-process backends cannot end an environment, and say so.
         pin_workers: give each worker process a processor of its own, where there are exactly as many of both. Turn it
@@ -89,6 +86,9 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         observation_mode: ObservationMode = "same",
         copy: bool = True,
+        lease: int = 1,
+        debug_leases: bool = False,
+        output: str = "numpy",
         step_timeout: float | None = None,
         pin_workers: bool = True,
         groups: int | None = None,
@@ -115,12 +115,13 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
             _check_max_concurrency(max_concurrency)
             num_workers = min(num_workers or max_concurrency, max_concurrency)
         env_fns = list(env_fns)
-        self.group_size = group_size_of(groups, group_size, len(env_fns))
-        self.num_groups = len(env_fns) // self.group_size
-        self._groups = Groups(self.group_size, is_checked=check_groups)
-        self._task_source = task_source_of(tasks, len(env_fns), self.group_size)
+        self._arrange_tasks(len(env_fns), groups, group_size, check_groups, tasks)
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.copy = copy
+        self._num_slots = num_slots_for(copy, lease)
+        self._poisoned = PoisonedLeases(lease) if debug_leases and not copy else None
+        check_output(output)
+        self.output = output
         self._start(
             env_fns,
             backend=backend,
@@ -145,23 +146,23 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.metadata = {**censuses[0].metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = censuses[0].render_mode
-        layout = Layout.of(self.single_observation_space, self.single_action_space, self.num_envs)
-        self._arena = self._pool.attach(
-            Attachment(
-                self.single_observation_space,
-                self.single_action_space,
-                self.num_envs,
-                self.autoreset_mode,
-                self._task_source,
-            )
+        attachment = Attachment(
+            self.single_observation_space,
+            self.single_action_space,
+            self.num_envs,
+            self.autoreset_mode,
+            self._task_source,
+            1 if self._poisoned is not None else self._num_slots,
         )
+        layout = attachment.layout
+        self._arena = self._pool.attach(attachment)
         self._actions = ActionWriter(
             self.single_action_space,
             layout,
             self._arena,
             ignores_ended=self.autoreset_mode is AutoresetMode.NEXT_STEP,
         )
-        self._observations = ObservationReader(layout, self._arena)
+        self._observations = ObservationReader(layout, self._arena, duplicate_for(self.output))
         self._is_seen = np.zeros(self.num_envs, dtype=np.bool_)
         """Which environments have given an observation."""
         self._is_ready = np.array([census.was_reset for census in censuses])
@@ -171,6 +172,7 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
         self._copies_early = self.copy and nbytes >= LARGE and len(self._pool.rows) > 1
         self._early: EarlyCopy | None = None
         self._has_stepped = False
+        self._hands_out_as_is = self._poisoned is None and self.output == "numpy"
 
     # -- reset ---------------------------------------------------------------------------------------------------
 
@@ -229,12 +231,8 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
         if self.group_size > 1:
             for row in self._resetting:
                 self._groups.compare(row, self._observations.read_some([row]))
-        return self._observations.read(self.copy), batch_infos(outcome.infos, self.num_envs)
-
-    def group(self, group_id: int) -> range:
-        """The environments of a group."""
-        (group,) = rows_of([group_id], self.num_groups, "group_id")
-        return range(group * self.group_size, (group + 1) * self.group_size)
+        observation = self._handed_out(self._observations.read(self.copy or self._poisoned is not None))
+        return observation, batch_infos(outcome.infos, self.num_envs)
 
     # -- step ----------------------------------------------------------------------------------------------------
 
@@ -292,7 +290,11 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
             self._settle(outcome)
         infos = batch_infos(outcome.infos, self.num_envs) if outcome.infos else {}
         early, self._early = self._early, None
-        return self._observations.read(self.copy, early), reward, terminated, truncated, infos
+        observation = self._observations.read(self.copy or self._poisoned is not None, early)
+        if self._hands_out_as_is:
+            return observation, reward, terminated, truncated, infos
+        reward, terminated, truncated = map(self._converted, (reward, terminated, truncated))
+        return self._handed_out(observation), reward, terminated, truncated, infos
 
     # -- everything else -----------------------------------------------------------------------------------------
 
@@ -322,17 +324,6 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
         self.close()
 
     # -- what all of it stands on --------------------------------------------------------------------------------
-
-    def _rows_of(self, env_ids: Any, group_ids: Any) -> list[int]:
-        if group_ids is None:
-            return rows_of(env_ids, self.num_envs)
-        if env_ids is not None:
-            raise ConfigurationError("env_ids and group_ids were both given: name environments one way or the other")
-        groups = rows_of(group_ids, self.num_groups, "group_ids")
-        return [row for group in groups for row in self.group(group)]
-
-    def _seeds_for(self, seed: Seeds, rows: list[int]) -> Seeds:
-        return self._groups.seeds_for(seed, rows) if self._task_source is None else seed
 
     def _check_ready(self, rows: Sequence[int]) -> None:
         if not self._all_ready and not self._is_ready[list(rows)].all():
@@ -370,12 +361,21 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
             self._all_ready = bool(self._is_ready.all())
         return Batch(
             np.array(rows, dtype=np.int64),
-            self._observations.read_some(rows),
-            arena.reward[rows],
-            terminated,
-            truncated,
+            self._converted(self._observations.read_some(rows)),
+            self._converted(arena.reward[rows]),
+            self._converted(terminated),
+            self._converted(truncated),
             batch_infos(infos, len(rows)),
         )
+
+    def _handed_out(self, observation: Any) -> Any:
+        """What the caller is given, and how long it holds."""
+        if self._poisoned is not None:
+            observation = self._poisoned.hand_out(observation)
+        return self._converted(observation)
+
+    def _converted(self, results: Any) -> Any:
+        return as_tensors(results) if self.output == "torch" else results
 
     def _settle(self, outcome: Outcome) -> None:
         """Take in what is not in the arena, and raise what environments raised."""

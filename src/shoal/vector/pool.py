@@ -47,6 +47,7 @@ class Pool:
         self._waiting: set[int] = set()
         self._outcomes: dict[int, Outcome] = {}
         self._failed: WorkerError | None = None
+        self._num_slots = 1
         self._closed = False
         bounds = [self.num_envs * worker // num_workers for worker in range(num_workers + 1)]
         self.rows = [range(first, last) for first, last in itertools.pairwise(bounds)]
@@ -75,24 +76,55 @@ class Pool:
         self._op, self._waiting, self._outcomes = Op.ATTACH, set(range(len(self.rows))), {}
         self.arena = self.backend.attach(attachment, self._sequence)
         self.finish()
+        self._num_slots = attachment.num_slots
+        self._sequence += -self._sequence % self._num_slots  # so that its remainder is the slot, which is 0 now
         return self.arena
 
     def begin(self, op: Op, payloads: Mapping[int, Any] | None = None) -> None:
         """Send a command: to every worker, or to those that have a payload."""
         self._check_usable()
-        self._sequence += 1
+        slot = self._advance(op)
         if payloads is None:
             command = Command(self._sequence, op)
             commands = [(worker, command) for worker in self._workers]
         else:
             commands = [(worker, Command(self._sequence, op, payload)) for worker, payload in payloads.items()]
-        self.backend.post(commands)
+        try:
+            self.backend.post(commands)
+        except BaseException:
+            self._turn_back(slot)
+            raise
         self._op, self._waiting, self._outcomes = op, {worker for worker, _ in commands}, {}
+
+    def _advance(self, op: Op) -> int:
+        """Take the next sequence number, and turn to the slot it means; returns the slot until now.
+
+        Only a command that all observations come from goes to the next slot.
+        """
+        if self._num_slots == 1:
+            self._sequence += 1
+            return 0
+        before = self.arena.slot
+        if op in (Op.STEP, Op.RESET):
+            self._sequence += 1
+            slot = self._sequence % self._num_slots
+            if op is Op.RESET:
+                self.arena.carry_over(slot)
+            self.arena.turn_to(slot)
+        else:
+            self._sequence += self._num_slots
+        return before
+
+    def _turn_back(self, slot: int) -> None:
+        """Nothing was sent: the slot until now is the current one still."""
+        if self._num_slots > 1:
+            self.arena.turn_to(slot)
+            self._sequence += (slot - self._sequence) % self._num_slots
 
     def send(self, op: Op, payloads: Mapping[int, Any]) -> None:
         """Send off the environments in these payloads, each for itself. None of them may be under way."""
         self._check_usable()
-        self._sequence += 1
+        self._sequence += self._num_slots
         self._op = op
         self.backend.post([(worker, Command(self._sequence, op, payload)) for worker, payload in payloads.items()])
 
@@ -125,7 +157,8 @@ class Pool:
     ) -> Outcome:
         """Begin and finish in one go."""
         if isinstance(self.backend, SerialBackend) and self._failed is None:
-            return self.backend.perform(Command(0, op, None if payloads is None else payloads.get(0)))
+            self._advance(op)
+            return self.backend.perform(Command(self._sequence, op, None if payloads is None else payloads.get(0)))
         self.begin(op, payloads)
         return self.finish(None, deadline, on_reply)
 

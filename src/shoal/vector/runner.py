@@ -15,7 +15,7 @@ from typing import Any
 from gymnasium.vector import AutoresetMode
 
 from shoal.vector.actions import ActionReader
-from shoal.vector.layout import Arena, Layout, Rows
+from shoal.vector.layout import Arena, Rows
 from shoal.vector.messages import Assignment, Attachment, Call, Command, EnvFn, Op, Outcome, Reset, Steps
 from shoal.vector.observations import ObservationWriter
 from shoal.vector.slices import Finished, LoopSlice, Progress
@@ -30,6 +30,7 @@ class Runner:
         self._env_fns = env_fns
         self._in_process = in_process
         self.slice = LoopSlice(rows, progress, in_process=in_process)
+        self._has_slots = False
         self._due: set[int] = set()
         """NEXT_STEP: environments whose next step is a reset."""
 
@@ -37,6 +38,8 @@ class Runner:
         """Do what ``command`` asks. What environments raise is in the outcome, not raised."""
         outcome = Outcome.empty()
         payload = command.payload
+        if self._has_slots and command.op in (Op.STEP, Op.RESET):
+            self._writer = self.slice.writer = self._writers[command.sequence % len(self._writers)]
         match command.op:
             case Op.STEP:
                 self._step(payload, outcome)
@@ -58,8 +61,15 @@ class Runner:
 
     def attach(self, attachment: Attachment, arena: Arena) -> None:
         """Say where observations go and actions come from, and which autoreset mode holds."""
-        layout = Layout.of(attachment.observation_space, attachment.action_space, attachment.num_envs)
-        self._writer = ObservationWriter(layout, arena)
+        layout = attachment.layout
+        self._arena = arena
+        self._writers = []
+        for slot in range(arena.num_slots):
+            arena.turn_to(slot)
+            self._writers.append(ObservationWriter(layout, arena))
+        self._has_slots = arena.num_slots > 1
+        self._writer = self._writers[0]
+        arena.turn_to(0)
         self._actions = ActionReader(layout, arena, self.rows)
         self._mode = attachment.autoreset_mode
         self.slice.attach(arena, self._writer, attachment.task_source)
@@ -69,7 +79,8 @@ class Runner:
         if steps is None:
             rows, actions = self.rows, self._actions.read_all()
         else:
-            rows, actions = steps.rows, self._actions.read(*steps)
+            loose = snapshot(steps.loose) if self._in_process else steps.loose
+            rows, actions = steps.rows, self._actions.read(steps.rows, loose, steps.wide)
         if self._due:
             due = [row for row in rows if row in self._due]
             if due:

@@ -70,7 +70,7 @@ class LoopSlice:
 
     def attach(self, arena: Arena, writer: ObservationWriter, task_source: TaskSource | None) -> None:
         """Say where results go and where tasks come from."""
-        self._writer = writer
+        self.writer = writer
         self._task_source = task_source
         self._reward, self._terminated, self._truncated = arena.reward, arena.terminated, arena.truncated
         # Memory views take single numbers faster than arrays do.
@@ -124,7 +124,7 @@ class LoopSlice:
             return None
         if (terminated + truncated).translate(None, b"\0\1") or set(map(type, rewards)) - NUMBERS:
             return None
-        if set(map(type, infos)) != {dict} or not self._writer.write_together(rows, observations):
+        if set(map(type, infos)) != {dict} or not self.writer.write_together(rows, observations):
             return None
         _, terminated_at, truncated_at = self._number_views
         terminated_at[rows.start : rows.stop] = terminated
@@ -144,7 +144,7 @@ class LoopSlice:
     def _take_each(self, rows: Rows, results: list[Any], outcome: Outcome) -> list[Finished]:
         """Take in results one by one, and find out which of them breaks the contract."""
         finished: list[Finished] = []
-        write, rewards, terminateds, truncateds = self._writer.write, *self._number_views
+        write, rewards, terminateds, truncateds = self.writer.write, *self._number_views
         for row, result in zip(rows, results, strict=True):
             try:
                 try:
@@ -209,7 +209,7 @@ class LoopSlice:
                 info = _as_info(info)
                 if task is not None and task.id is not None:
                     info["task_id"] = task.id
-                self._writer.write(row, observation)
+                self.writer.write(row, observation)
             except self._caught as error:
                 outcome.failures.append(self._failure(error, row, "reset"))
                 continue

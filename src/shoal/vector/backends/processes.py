@@ -33,7 +33,7 @@ from shoal.vector.backends.worker import Briefing, Post
 from shoal.vector.cpus import own_processors
 from shoal.vector.errors import ConfigurationError, ProtocolError
 from shoal.vector.failures import Failure
-from shoal.vector.layout import Arena, Layout, pack, packed_nbytes, unpack
+from shoal.vector.layout import Arena, pack, packed_nbytes, unpack
 from shoal.vector.messages import (
     EACH,
     Arrival,
@@ -129,7 +129,7 @@ class ProcessBackend:
     def attach(self, attachment: Attachment, sequence: int) -> Arena:
         """Allocate the arena and tell every worker."""
         if self._shared is not None:
-            layout = Layout.of(attachment.observation_space, attachment.action_space, attachment.num_envs)
+            layout = attachment.layout
             self._arena = Arena(layout, self._shared.allocate(layout.nbytes))
         else:
             self._arena = private_arena(attachment)

@@ -15,14 +15,14 @@ import numpy as np
 
 from shoal.vector.backends.base import Addressed, Recipe
 from shoal.vector.failures import Failure
-from shoal.vector.layout import Arena, Layout
+from shoal.vector.layout import Arena
 from shoal.vector.messages import EACH, Arrival, Attachment, Command, Event, Op, Outcome, Reply, one_by_one
 from shoal.vector.runner import Runner
 
 
 def private_arena(attachment: Attachment) -> Arena:
     """An arena in ordinary memory."""
-    layout = Layout.of(attachment.observation_space, attachment.action_space, attachment.num_envs)
+    layout = attachment.layout
     return Arena(layout, np.zeros(layout.nbytes, dtype=np.uint8))
 
 

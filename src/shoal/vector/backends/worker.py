@@ -24,7 +24,7 @@ import signal
 import socket
 import sys
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import cloudpickle
@@ -38,7 +38,7 @@ from shoal.vector.backends.remote_log import LogSettings, forward_logs
 from shoal.vector.backends.serial import private_arena
 from shoal.vector.backends.shared_buffer import map_shared
 from shoal.vector.failures import Failure
-from shoal.vector.layout import Arena, Layout, pack, unpack
+from shoal.vector.layout import Arena, pack, unpack
 from shoal.vector.messages import EACH, Attachment, Command, Op, Outcome, Steps, one_by_one
 from shoal.vector.observations import ContractViolation
 from shoal.vector.runner import Runner
@@ -46,7 +46,6 @@ from shoal.vector.runner import Runner
 logger = logging.getLogger(__name__)
 
 STEP = int(Op.STEP)
-PLAIN_STEP = Command(0, Op.STEP)
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ class Worker:
 
     def _carry_out(self, frame: Frame) -> Outcome:
         if frame.kind == STEP and not frame.pickled and not frame.raw:
-            return self._runner.execute(PLAIN_STEP)  # the one that must be quick
+            return self._runner.execute(Command(frame.sequence, Op.STEP))  # the one that must be quick
         op = Op(frame.kind)
         if op is Op.CONSTRUCT:
             return self._construct(frame)
@@ -200,9 +199,9 @@ class Worker:
 
     def _attach(self, attachment: Attachment) -> None:
         if self._post.arena_fd >= 0:
-            layout = Layout.of(attachment.observation_space, attachment.action_space, attachment.num_envs)
-            self._arena = Arena(layout, map_shared(self._post.arena_fd))
+            self._arena = Arena(attachment.layout, map_shared(self._post.arena_fd))
         else:
+            attachment = replace(attachment, num_slots=1)  # what was sent away need not be kept
             self._arena = private_arena(attachment)
         self._runner.attach(attachment, self._arena)
 
