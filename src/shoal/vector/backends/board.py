@@ -111,12 +111,13 @@ class Board:
 class Desk:
     """One worker's side."""
 
-    def __init__(self, board_fd: int, worker: int) -> None:
+    def __init__(self, board_fd: int, worker: int, *, spins: bool) -> None:
         words = memoryview(map_shared(board_fd)).cast("B").cast("q")
         self.words = words[worker * STRIDE : (worker + 1) * STRIDE]
         self.progress = self.words[PROGRESS : PROGRESS + 1]
         self._last_order = self.words[ORDERED]
         self._mail_read = self.words[SENT]
+        self._patience = SPIN_SECONDS if spins else 0.0
         self._last_wait = self._arrived = 0.0
 
     def wait(self, sleep: Callable[[float | None], bool]) -> int | None:
@@ -126,7 +127,7 @@ class Desk:
         """
         begin = time.perf_counter()
         may_look = self._last_wait < SPIN_SECONDS and begin - self._arrived < LONG_SECONDS
-        found, _ = look(self._glance, SPIN_SECONDS if may_look else 0.0)
+        found, _ = look(self._glance, self._patience if may_look else 0.0)
         if not found:
             self.words[WORKER_ASLEEP] = 1
             found = self._glance() or sleep(FIRST_SLEEP_SECONDS) or self._glance() or sleep(None)

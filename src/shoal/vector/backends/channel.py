@@ -185,10 +185,11 @@ class Channel:
 class WorkerChannel:
     """The worker's end. Any thread may send; one thread receives. With a desk, ordinary steps are ordered on the board."""
 
-    def __init__(self, sock: socket.socket, desk: Desk | None = None) -> None:
+    def __init__(self, sock: socket.socket, desk: Desk | None = None, *, spins: bool = True) -> None:
         sock.setblocking(True)
         self.socket = sock
         self._desk = desk
+        self._patience = SPIN_SECONDS if spins else 0.0
         self._sending = threading.Lock()
         self._last_wait = self._arrived = 0.0
         self._poll = select.poll()
@@ -246,7 +247,7 @@ class WorkerChannel:
     def _wait(self) -> None:
         begin = time.perf_counter()
         may_look = self._last_wait < SPIN_SECONDS and begin - self._arrived < LONG_SECONDS
-        found, _ = look(self._look, SPIN_SECONDS if may_look else 0.0)
+        found, _ = look(self._look, self._patience if may_look else 0.0)
         if not found:
             self._poll.poll()
         self._arrived = time.perf_counter()

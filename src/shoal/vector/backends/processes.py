@@ -30,7 +30,7 @@ from shoal.vector.backends.serial import private_arena
 from shoal.vector.backends.shared_buffer import SharedBuffer
 from shoal.vector.backends.waiting import Waiter, make_waiter
 from shoal.vector.backends.worker import Briefing, Post
-from shoal.vector.cpus import own_processors
+from shoal.vector.cpus import own_processors, usable_cpus
 from shoal.vector.errors import ConfigurationError, ProtocolError
 from shoal.vector.failures import Failure
 from shoal.vector.layout import Arena, pack, packed_nbytes, unpack
@@ -80,6 +80,9 @@ class ProcessBackend:
         self._waiter: Waiter | None = None
         self._board = Board(self.num_workers)
         self._uses_board = self.shares_arena and writes_keep_their_order()
+        # Who looks around when there are more workers than processors takes time from those that work.
+        self._spins = self.num_workers <= usable_cpus()
+        self._patience = SPIN_SECONDS if self._spins else 0.0
         self._awaited: dict[int, Command] = {}
         """The commands that have no reply yet, by worker."""
         self._last_wait = 0.0
@@ -95,7 +98,7 @@ class ProcessBackend:
 
     def start(self) -> None:
         """Start all workers. They construct in parallel once they are told to."""
-        self._waiter = make_waiter(spins=not self._uses_board)
+        self._waiter = make_waiter(spins=self._spins and not self._uses_board)
         self._launcher = make_launcher(self.start_method)
         for worker in range(self.num_workers):
             self._launch(worker)
@@ -115,6 +118,7 @@ class ProcessBackend:
                 board_fd=self._board.fd,
                 arena_fd=self._shared.fd if self._shared is not None else -1,
                 uses_board=self._uses_board,
+                spins=self._spins,
                 processor=self._processors[worker] if self._processors else -1,
             )
             member.channel = Channel(ours)
@@ -186,7 +190,7 @@ class ProcessBackend:
         if not self._uses_board:
             return self._gather(timeout)
         begin = time.perf_counter()
-        patience = SPIN_SECONDS if timeout is None else min(SPIN_SECONDS, timeout)
+        patience = self._patience if timeout is None else min(self._patience, timeout)
         events, _ = look(self._glance, patience if self._last_wait < SPIN_SECONDS else 0.0)
         if not events:
             self._board.fall_asleep()

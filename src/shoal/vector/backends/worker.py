@@ -61,6 +61,8 @@ class Post:
     """-1 where the arena is not shared."""
     uses_board: bool
     """Whether ordinary steps are ordered on the board."""
+    spins: bool
+    """Whether to look around for a moment before sleeping."""
     processor: int
     """The one to run on, or -1 for any."""
 
@@ -92,8 +94,9 @@ def serve(post: Post) -> NoReturn:
     exit_code = 1
     try:
         _settle_in(post.processor)
-        desk = Desk(post.board_fd, post.worker)
-        channel = WorkerChannel(socket.socket(fileno=post.channel_fd), desk if post.uses_board else None)
+        desk = Desk(post.board_fd, post.worker, spins=post.spins)
+        board_desk = desk if post.uses_board else None
+        channel = WorkerChannel(socket.socket(fileno=post.channel_fd), board_desk, spins=post.spins)
         Worker(post, channel, desk).run()
         exit_code = 0
     except (BrokenPipeError, ConnectionResetError):
