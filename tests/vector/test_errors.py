@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import os
 import pickle
 import re
-import socket
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -18,18 +16,12 @@ from gymnasium import spaces
 
 import shoal
 from shoal import (
-    ConfigurationError,
     EnvContractError,
     EnvError,
-    InvalidAction,
     ParallelEnv,
-    ProtocolError,
     ResetNeeded,
-    SpacesDiffer,
-    WorkerDied,
-    WorkerTimeout,
 )
-from tests.envs import CountingEnv, DyingEnv, GrumpyEnv, HangingEnv, ReturningEnv, SpaceEnv, TextEnv, counting
+from tests.envs import GrumpyEnv, ReturningEnv, SpaceEnv, TextEnv, counting
 
 Make = Callable[..., ParallelEnv]
 
@@ -306,117 +298,6 @@ def nothing() -> None:
     return None
 
 
-# -- actions -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("actions", "message"),
-    [
-        ([0, 0], "action has shape (2,), but this batch needs (3,): one action for each of the 3 environments"),
-        ([0, 0, 0, 0], "action has shape (4,), but this batch needs (3,)"),
-        (np.zeros((3, 1), int), "action has shape (3, 1), but this batch needs (3,)"),
-        (np.array([0.5, 0, 0]), "action has dtype float64, which cannot become the action space's int64"),
-        (np.array([np.nan, 0, 0]), "action has dtype float64"),
-        ([0, 5, 0], "action has values that are not in Discrete(5)"),
-        ([0, -1, 0], "action has values that are not in Discrete(5)"),
-        (None, "action cannot become an array of shape (3,): got None"),
-        ("abc", "action cannot become an array of shape (3,): got 'abc'"),
-        ({"a": 1}, "action cannot become an array of shape (3,): got {'a': 1}"),
-        ([0, None, 0], "action has dtype object"),
-        ([[0], [0, 1], 2], "action cannot become an array"),
-        (3, "action has shape (), but this batch needs (3,)"),
-    ],
-)
-def test_a_wrong_batch_is_refused_and_the_next_step_is_fine(make: Make, actions: Any, message: str) -> None:
-    envs = make([counting(100)] * 3)
-    envs.reset()
-    with pytest.raises(InvalidAction, match=re.escape(message)) as caught:
-        envs.step(actions)
-    assert isinstance(caught.value, ValueError)
-    assert "Nothing was sent to the environments." in str(caught.value)
-    observation, *_ = envs.step([1, 1, 1])
-    assert observation[:, 0].tolist() == [1, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("space", "actions", "message"),
-    [
-        (spaces.Box(-1, 1, (2,)), np.full((20, 2), np.nan), "action has values that are not in Box"),
-        (spaces.Discrete(3, start=2), [1] * 20, "action has values that are not in Discrete(3, start=2)"),
-        (spaces.Discrete(3), [3] * 20, "action has values that are not in Discrete(3)"),
-        (spaces.Discrete(3), [-1] * 20, "action has values that are not in Discrete(3)"),
-        (spaces.MultiDiscrete([2, 3]), [[1, 3]] * 20, "action has values that are not in MultiDiscrete([2 3])"),
-        (spaces.MultiBinary(2), [[1, 2]] * 20, "action has values that are not in MultiBinary(2)"),
-        (spaces.Text(5), ["a"] * 3, "action has 3 actions for 20 environments"),
-        (spaces.Text(5), "aaaa", "action must be a sequence with one action for each of the 20 environments"),
-        (spaces.Text(5), 3, "action must be a sequence with one action for each of the 20 environments, got 3"),
-        (spaces.Dict({"a": spaces.Discrete(2)}), [0] * 20, "must be a dictionary with the keys ['a']"),
-        (spaces.Dict({"a": spaces.Discrete(2)}), {"b": [0] * 20}, "the batch of actions has no 'a'"),
-        (spaces.Dict({"a": spaces.Discrete(2)}), {"a": [0] * 19}, "action['a'] has shape (19,)"),
-        (spaces.Tuple([spaces.Discrete(2)] * 2), ([0] * 20,), "must be a tuple of 2 batches"),
-        (spaces.Tuple([spaces.Discrete(2)] * 2), ([0] * 20, [2] * 20), "action[1] has values that are not in"),
-    ],
-)
-def test_every_kind_of_action_is_checked(space: Any, actions: Any, message: str) -> None:
-    fns = [functools.partial(SpaceEnv, spaces.Discrete(2), space)] * 20
-    with ParallelEnv(fns, backend="serial") as envs:
-        envs.reset(seed=0)
-        with pytest.raises(InvalidAction, match=re.escape(message)):
-            envs.step(actions)
-        envs.step(envs.action_space.sample())
-
-
-@pytest.mark.parametrize("actions", [0, None, "ab", {"a": 1}])
-def test_a_batch_of_the_wrong_kind_is_a_type_error_too(make: Make, actions: Any) -> None:
-    envs = make([counting(100)] * 2)
-    envs.reset()
-    with pytest.raises(TypeError):
-        envs.step(actions)
-
-
-@pytest.mark.parametrize("num_envs", [2, 70])
-def test_the_action_of_an_environment_that_will_be_reset_need_not_make_sense(make: Make, num_envs: int) -> None:
-    envs = make([counting(1), *[counting(100)] * (num_envs - 1)])
-    envs.reset()
-    envs.step([0] * num_envs)
-    observation, *_ = envs.step([-1, *[0] * (num_envs - 1)])
-    assert observation[:2, 0].tolist() == [0, 2]
-    with pytest.raises(InvalidAction):
-        envs.step([-1, *[0] * (num_envs - 1)])
-    envs.step([0] * num_envs)
-    with pytest.raises(InvalidAction):
-        envs.step([0, -1, *[0] * (num_envs - 2)])
-    envs.reset()
-    with pytest.raises(InvalidAction):
-        envs.step([-1] * num_envs)
-
-
-def test_actions_in_double_precision_are_not_rounded(make: Make) -> None:
-    space = spaces.Dict(
-        {"a": spaces.Box(-1, 1, (2,)), "b": spaces.Box(-1, 1, ()), "c": spaces.Box(-1, 1, (1,), np.float16)}
-    )
-    envs = make([functools.partial(SpaceEnv, spaces.Discrete(2), space)] * 3)
-    envs.reset(seed=0)
-    actions = {"a": np.full((3, 2), 0.1), "b": np.full(3, 0.1, np.float32), "c": np.full((3, 1), 0.1, np.float32)}
-    for _ in range(2):
-        *_, info = envs.step(actions)
-        for (given,) in info["given"]:
-            assert given["a"].dtype == np.float64
-            assert given["a"].tolist() == [0.1, 0.1]
-            assert given["b"] == np.float32(0.1)
-            assert given["c"].tolist() == [np.float32(0.1)]
-
-
-def test_continuous_actions_beyond_their_bounds_are_the_environments_to_clip(make: Make) -> None:
-    envs = make([functools.partial(SpaceEnv, spaces.Discrete(2), spaces.Box(-1, 1, (1,)))] * 2)
-    envs.reset(seed=0)
-    *_, info = envs.step(np.array([[5.0], [-np.inf]]))
-    assert [given[0].tolist() for given in info["given"]] == [[5.0], [-np.inf]]
-
-
-# -- states --------------------------------------------------------------------------------------------------------
-
-
 def test_stepping_before_the_first_reset_is_refused(make: Make) -> None:
     envs = make([counting()] * 2)
     with pytest.raises(
@@ -434,194 +315,6 @@ def test_the_first_reset_cannot_leave_environments_out(make: Make) -> None:
         ResetNeeded, match=r"environments \[1, 2\] have never been reset, and this reset_mask leaves them out"
     ):
         envs.reset(options={"reset_mask": np.array([True, False, False])})
-
-
-# -- configuration -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("keywords", "message"),
-    [
-        (
-            {"backend": "smh"},
-            "backend must be one of 'auto', 'serial', 'threads', 'pipes', 'shm', got 'smh'. Did you mean 'shm'?",
-        ),
-        (
-            {"start_method": "spoon"},
-            "start_method must be one of 'spawn', 'forkserver', 'fork', got 'spoon'. Did you mean 'spawn'?",
-        ),
-        ({"num_workers": 0}, "num_workers must be a whole number of at least 1, got 0"),
-        ({"num_workers": 1.5}, "num_workers must be a whole number of at least 1, got 1.5"),
-        ({"step_timeout": -1}, "step_timeout must be a positive number of seconds or None, got -1"),
-        ({"step_timeout": "3"}, "step_timeout must be a positive number of seconds or None, got '3'"),
-        ({"observation_mode": "all"}, "Invalid `observation_mode`, expected: 'same' or 'different'"),
-    ],
-)
-def test_a_wrong_keyword_is_explained(keywords: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=re.escape(message)) as caught:
-        ParallelEnv([counting()], **keywords)
-    assert isinstance(caught.value, ValueError)
-
-
-def test_an_observation_mode_of_things_that_are_no_spaces_is_refused() -> None:
-    with pytest.raises(TypeError, match="Expected both elements of observation_mode to be Spaces"):
-        ParallelEnv([counting()], observation_mode=(1, 2))  # type: ignore[arg-type]
-
-
-def test_no_factories_and_wrong_factories_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="env_fns is empty"):
-        ParallelEnv([])
-    with pytest.raises(ConfigurationError, match=r"env_fns\[1\] is not a callable that makes an environment: got 3"):
-        ParallelEnv([counting(), 3])  # type: ignore[list-item]
-
-
-def test_spaces_that_cannot_be_batched_are_named(make: Make) -> None:
-    boxes = [functools.partial(SpaceEnv, spaces.Box(0, high, (2,)), spaces.Discrete(2)) for high in (1, 2)]
-    with pytest.raises(
-        SpacesDiffer, match="the sub-environments observation spaces are not equivalent. .*environment 1"
-    ) as it:
-        make(boxes)
-    assert isinstance(it.value, RuntimeError)
-    shapes = [functools.partial(SpaceEnv, spaces.Box(0, 1, (size,)), spaces.Discrete(2)) for size in (1, 2)]
-    with pytest.raises(SpacesDiffer, match="observation space of environment 1 has another shape or dtype"):
-        make(shapes, observation_mode="different")
-    with pytest.raises(SpacesDiffer, match="the same action space, but environment 0 has .* and environment 2 has"):
-        make([functools.partial(SpaceEnv, spaces.Discrete(2), spaces.Discrete(n)) for n in (2, 2, 3)])
-
-
-class LockHolder:
-    """A factory that cannot be sent anywhere."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-
-    def __call__(self) -> CountingEnv:
-        return CountingEnv()
-
-
-def test_a_factory_that_cannot_be_sent_is_named_before_anything_starts(process_backend: str) -> None:
-    fns: list[Any] = [counting(), LockHolder()]
-    with pytest.raises(
-        ConfigurationError, match=r"the factory of environment 1 \(.*LockHolder.*\) cannot be sent .*lock"
-    ):
-        ParallelEnv(fns, backend=process_backend, num_workers=1)
-    with ParallelEnv(fns, backend="threads") as envs:
-        envs.reset()
-
-
-class SecretiveEnv(CountingEnv):
-    """Its info cannot be pickled."""
-
-    def step(self, action: Any) -> Any:
-        observation, reward, terminated, truncated, info = super().step(action)
-        return observation, reward, terminated, truncated, {**info, "deep": {"lock": threading.Lock()}}
-
-
-def test_an_info_that_cannot_be_sent_is_named_with_its_key(process_backend: str) -> None:
-    with ParallelEnv([counting(100), SecretiveEnv], backend=process_backend) as envs:
-        envs.reset()
-        with pytest.raises(
-            EnvContractError, match=r"its info cannot be sent to the caller's process: \['deep'\]\['lock'\]:"
-        ):
-            envs.step([0, 0])
-    with ParallelEnv([counting(100), SecretiveEnv], backend="serial") as envs:
-        envs.reset()
-        envs.step([0, 0])
-
-
-def test_what_cannot_be_sent_to_one_worker_reaches_none(process_backend: str) -> None:
-    with ParallelEnv([counting(100)] * 2, backend=process_backend, num_workers=2) as envs:
-        envs.reset()
-        with pytest.raises(
-            ConfigurationError, match=r"what was given to set_attr\(\) cannot be sent to a worker process: .*lock"
-        ):
-            envs.set_attr("label", ["changed", threading.Lock()])
-        assert envs.get_attr("label") == ("plain", "plain")
-        with pytest.raises(ConfigurationError, match=r"what was given to reset\(\) cannot be sent"):
-            envs.reset(options={"lock": threading.Lock()})
-        observation, *_ = envs.step([0, 0])
-        assert observation[:, 0].tolist() == [1, 1]
-
-
-class BabblingEnv(CountingEnv):
-    """Writes nonsense into every socket of its process."""
-
-    def step(self, action: Any) -> Any:
-        for name in os.listdir("/proc/self/fd"):
-            try:
-                with socket.socket(fileno=os.dup(int(name))) as sock:
-                    sock.sendall(b"nonsense, and enough of it to be a header")
-            except OSError:
-                continue
-        return super().step(action)
-
-
-def test_a_worker_that_does_not_keep_to_the_protocol_is_reported(process_backend: str) -> None:
-    envs = ParallelEnv([counting(100), BabblingEnv], backend=process_backend, num_workers=2)
-    envs.reset()
-    with pytest.raises(ProtocolError, match="a worker sent bytes that are not a message: b'nonsense, and en"):
-        envs.step([0, 0])
-    with pytest.raises(ProtocolError, match="The environments can only be closed now"):
-        envs.step([0, 0])
-    envs.close()
-
-
-def test_a_step_timeout_without_processes_says_that_it_has_no_effect() -> None:
-    with pytest.warns(UserWarning, match=r"step_timeout=1 has no effect with backend=\"serial\""):
-        ParallelEnv([counting()], backend="serial", step_timeout=1).close()
-
-
-# -- workers -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
-        ("kill", "was killed by SIGKILL while stepping environment 2"),
-        ("exit", "ended by itself with exit code 7 while stepping"),
-    ],
-)
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
-def test_a_dead_worker_is_named_with_its_environment_and_signal(
-    process_backend: str, method: str, how: str, said: str
-) -> None:
-    fns: list[Any] = [counting(100), counting(100), functools.partial(DyingEnv, how), counting(100)]
-    envs = ParallelEnv(fns, backend=process_backend, num_workers=2, start_method=method)
-    envs.reset()
-    with pytest.raises(WorkerDied, match=said) as caught:
-        envs.step([0, 0, 4, 0])
-    assert re.search(r"worker 1 \(pid \d+\)", str(caught.value))
-    assert "It ran environments 2 to 3 of 4." in str(caught.value)
-    assert "Likely cause:" in str(caught.value)
-    with pytest.raises(WorkerDied, match="The environments can only be closed now"):
-        envs.reset()
-    envs.close()
-
-
-def test_a_worker_that_dies_while_making_environments_is_reported(process_backend: str) -> None:
-    with pytest.raises(WorkerDied, match="was killed by SIGKILL while making environment 1"):
-        ParallelEnv([counting(), functools.partial(DyingEnv, "kill", "construct")], backend=process_backend)
-
-
-def test_a_worker_killed_while_idle_is_reported_at_the_next_step(process_backend: str) -> None:
-    envs = ParallelEnv([counting(100)] * 2, backend=process_backend)
-    envs.reset()
-    os.kill(envs._pool.backend.pid(0), 9)  # type: ignore[attr-defined]
-    with pytest.raises(WorkerDied, match="worker 0 .* was killed by SIGKILL"):
-        envs.step([0, 0])
-    envs.close()
-
-
-def test_a_step_beyond_its_deadline_ends_the_worker_and_names_the_environment(process_backend: str) -> None:
-    envs = ParallelEnv([HangingEnv] * 4, backend=process_backend, num_workers=2, step_timeout=1.5)
-    envs.reset()
-    envs.step([1, 0, 0, 0])
-    with pytest.raises(
-        WorkerTimeout, match=r"environment 3 took longer than 1.5 s \(stepping it\); its worker was ended"
-    ) as it:
-        envs.step([0, 0, 0, 4])
-    assert isinstance(it.value, TimeoutError)
-    envs.close()
 
 
 def test_the_tree_of_errors_is_the_one_that_is_drawn() -> None:

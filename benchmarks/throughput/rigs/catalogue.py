@@ -27,7 +27,7 @@ class RigSpec:
     distribution: str
     """As pip calls it."""
     factory: str
-    """``module:Class`` inside this package."""
+    """``module:Class``, the module by its full name or inside this package."""
     arguments: tuple[str, ...]
     family: Family
     role: Role = "peer"
@@ -38,7 +38,8 @@ class RigSpec:
     def build(self) -> Rig:
         """Import the library and make the rig; raises whatever the import raises."""
         module, _, name = self.factory.partition(":")
-        factory = getattr(importlib.import_module(f"{_PACKAGE}.{module}"), name)
+        full_name = module if "." in module else f"{_PACKAGE}.{module}"
+        factory = getattr(importlib.import_module(full_name), name)
         return cast("Rig", factory(*self.arguments))
 
     def stays_started(self, cell: Cell) -> bool:

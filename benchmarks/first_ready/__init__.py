@@ -1,0 +1,1 @@
+"""What does waiting for the slowest cost, and who does not pay it?"""

@@ -1,0 +1,129 @@
+"""The run: two questions, every rig by turns.
+
+1. Steps of exponential length, 32 environments, half batches: what share of the ideal is reached?
+2. One environment 50 times slower than the other 31: what do the others lose?
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.first_ready.uneven_env import SLOWNESS, Spread, UnevenWorkload
+from benchmarks.throughput.calibration import calibrate
+from benchmarks.throughput.host import Host, RigError
+from benchmarks.throughput.machine import busy_share
+from benchmarks.throughput.rigs.catalogue import RigSpec
+
+NUM_ENVS, STEP_MICROSECONDS = 32, 1000
+ROUNDS = 25
+MODULE = "benchmarks.first_ready.rigs"
+
+
+def _spec(name: str, library: str, kind: str, *arguments: str) -> RigSpec:
+    return RigSpec(name, library, library.lower(), f"{MODULE}:{kind}", arguments, "parallel")
+
+
+IDEAL = _spec("ideal", "none", "IdealRig")
+RIGS = (
+    _spec("shoal, first-ready", "Shoal", "ShoalFirstReadyRig", "1"),
+    _spec("shoal, first-ready, 4 workers per processor", "Shoal", "ShoalFirstReadyRig", "4"),
+    _spec("shoal, lockstep", "Shoal", "ShoalLockstepRig"),
+    _spec("tianshou, wait_num", "Tianshou", "TianshouWaitNumRig"),
+    _spec("torchrl, AsyncEnvPool", "TorchRL", "TorchRLPoolRig"),
+    _spec("gymnasium, lockstep", "Gymnasium", "GymnasiumLockstepRig"),
+)
+
+
+@dataclass
+class Record:
+    """What was measured of one rig, in steps per second of all environments but the first."""
+
+    rig: str
+    rates: dict[str, list[float]] = field(default_factory=dict)
+    problem: str | None = None
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.first_ready", description=__doc__)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--output", type=Path, default=Path("benchmarks") / "results" / "first_ready", metavar="DIR")
+    options = parser.parse_args(arguments)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    options.output.mkdir(parents=True, exist_ok=True)
+    console = Console()
+    turns = calibrate().turns(STEP_MICROSECONDS)
+    specs = (IDEAL, *RIGS)
+    records = [Record(spec.name) for spec in specs]
+    heard = []
+    with tempfile.TemporaryDirectory() as logs, console.status("measuring"):
+        hosts = [Host(spec, Path(logs)) for spec in specs]
+        try:
+            for _ in range(options.repeats):
+                heard.append(busy_share(0.2) or 0.0)
+                for host, record in zip(hosts, records, strict=True):
+                    for spread in ("exponential", "even", "straggler"):
+                        if record.problem is None:
+                            _take_turn(host, record, turns, spread)
+        finally:
+            for host in hosts:
+                host.end()
+    text = json.dumps([asdict(record) for record in records], indent=2)
+    (options.output / "first_ready.json").write_text(text + "\n")
+    _show(console, records, statistics.median(heard))
+
+
+def _take_turn(host: Host, record: Record, turns: int, spread: Spread) -> None:
+    if spread == "straggler" and record.rig == IDEAL.name:
+        return
+    workload = UnevenWorkload(NUM_ENVS, turns, (52,), "float32", spread=spread)
+    # In lockstep every round waits for the straggler.
+    waits = "lockstep" in record.rig and spread == "straggler"
+    try:
+        host.start(workload)
+        host.measure(2)
+        record.rates.setdefault(spread, []).append(host.measure(ROUNDS // 4 if waits else ROUNDS))
+        host.close()
+    except RigError as failure:
+        record.problem = str(failure)
+
+
+def _show(console: Console, records: Sequence[Record], disturbance: float) -> None:
+    table = Table(
+        title=f"{NUM_ENVS} environments of {STEP_MICROSECONDS} µs, half batches: medians of ratios",
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+    )
+    for name in (
+        "rig",
+        "exponential steps: of ideal",
+        f"others beside one {SLOWNESS} times slower: of their rate without",
+    ):
+        table.add_column(name, justify="left" if name == "rig" else "right")
+    ideal = records[0].rates["exponential"]
+    for record in records[1:]:
+        if record.problem is not None:
+            table.add_row(record.rig, f"not run: {record.problem}")
+            continue
+        exponential = [mine / best for mine, best in zip(record.rates["exponential"], ideal, strict=True)]
+        pairs = zip(record.rates["straggler"], record.rates["even"], strict=True)
+        beside = [with_it / without for with_it, without in pairs]
+        style = "bold cyan" if record.rig.startswith("shoal") else ""
+        table.add_row(record.rig, _interval(exponential), _interval(beside), style=style)
+    console.print(table)
+    console.print(f"{100 * disturbance:.0f} % of the cores were busy while all rigs idled", style="dim")
+
+
+def _interval(ratios: Sequence[float]) -> str:
+    return f"{100 * statistics.median(ratios):.0f} % [{100 * min(ratios):.0f}-{100 * max(ratios):.0f}]"

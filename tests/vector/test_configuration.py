@@ -1,0 +1,157 @@
+"""Arguments that cannot work, and things that cannot be sent, are explained before anything starts."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from gymnasium import spaces
+
+from shoal import (
+    ConfigurationError,
+    EnvContractError,
+    ParallelEnv,
+    ProtocolError,
+    SpacesDiffer,
+)
+from tests.envs import CountingEnv, SpaceEnv, counting
+
+Make = Callable[..., ParallelEnv]
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        (
+            {"backend": "smh"},
+            "backend must be one of 'auto', 'serial', 'threads', 'pipes', 'shm', got 'smh'. Did you mean 'shm'?",
+        ),
+        (
+            {"start_method": "spoon"},
+            "start_method must be one of 'spawn', 'forkserver', 'fork', got 'spoon'. Did you mean 'spawn'?",
+        ),
+        ({"num_workers": 0}, "num_workers must be a whole number of at least 1, got 0"),
+        ({"num_workers": 1.5}, "num_workers must be a whole number of at least 1, got 1.5"),
+        ({"step_timeout": -1}, "step_timeout must be a positive number of seconds or None, got -1"),
+        ({"step_timeout": "3"}, "step_timeout must be a positive number of seconds or None, got '3'"),
+        ({"observation_mode": "all"}, "Invalid `observation_mode`, expected: 'same' or 'different'"),
+    ],
+)
+def test_a_wrong_keyword_is_explained(keywords: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(message)) as caught:
+        ParallelEnv([counting()], **keywords)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_an_observation_mode_of_things_that_are_no_spaces_is_refused() -> None:
+    with pytest.raises(TypeError, match="Expected both elements of observation_mode to be Spaces"):
+        ParallelEnv([counting()], observation_mode=(1, 2))  # type: ignore[arg-type]
+
+
+def test_no_factories_and_wrong_factories_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="env_fns is empty"):
+        ParallelEnv([])
+    with pytest.raises(ConfigurationError, match=r"env_fns\[1\] is not a callable that makes an environment: got 3"):
+        ParallelEnv([counting(), 3])  # type: ignore[list-item]
+
+
+def test_spaces_that_cannot_be_batched_are_named(make: Make) -> None:
+    boxes = [functools.partial(SpaceEnv, spaces.Box(0, high, (2,)), spaces.Discrete(2)) for high in (1, 2)]
+    with pytest.raises(
+        SpacesDiffer, match="the sub-environments observation spaces are not equivalent. .*environment 1"
+    ) as it:
+        make(boxes)
+    assert isinstance(it.value, RuntimeError)
+    shapes = [functools.partial(SpaceEnv, spaces.Box(0, 1, (size,)), spaces.Discrete(2)) for size in (1, 2)]
+    with pytest.raises(SpacesDiffer, match="observation space of environment 1 has another shape or dtype"):
+        make(shapes, observation_mode="different")
+    with pytest.raises(SpacesDiffer, match="the same action space, but environment 0 has .* and environment 2 has"):
+        make([functools.partial(SpaceEnv, spaces.Discrete(2), spaces.Discrete(n)) for n in (2, 2, 3)])
+
+
+class LockHolder:
+    """A factory that cannot be sent anywhere."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def __call__(self) -> CountingEnv:
+        return CountingEnv()
+
+
+def test_a_factory_that_cannot_be_sent_is_named_before_anything_starts(process_backend: str) -> None:
+    fns: list[Any] = [counting(), LockHolder()]
+    with pytest.raises(
+        ConfigurationError, match=r"the factory of environment 1 \(.*LockHolder.*\) cannot be sent .*lock"
+    ):
+        ParallelEnv(fns, backend=process_backend, num_workers=1)
+    with ParallelEnv(fns, backend="threads") as envs:
+        envs.reset()
+
+
+class SecretiveEnv(CountingEnv):
+    """Its info cannot be pickled."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, reward, terminated, truncated, {**info, "deep": {"lock": threading.Lock()}}
+
+
+def test_an_info_that_cannot_be_sent_is_named_with_its_key(process_backend: str) -> None:
+    with ParallelEnv([counting(100), SecretiveEnv], backend=process_backend) as envs:
+        envs.reset()
+        with pytest.raises(
+            EnvContractError, match=r"its info cannot be sent to the caller's process: \['deep'\]\['lock'\]:"
+        ):
+            envs.step([0, 0])
+    with ParallelEnv([counting(100), SecretiveEnv], backend="serial") as envs:
+        envs.reset()
+        envs.step([0, 0])
+
+
+def test_what_cannot_be_sent_to_one_worker_reaches_none(process_backend: str) -> None:
+    with ParallelEnv([counting(100)] * 2, backend=process_backend, num_workers=2) as envs:
+        envs.reset()
+        with pytest.raises(
+            ConfigurationError, match=r"what was given to set_attr\(\) cannot be sent to a worker process: .*lock"
+        ):
+            envs.set_attr("label", ["changed", threading.Lock()])
+        assert envs.get_attr("label") == ("plain", "plain")
+        with pytest.raises(ConfigurationError, match=r"what was given to reset\(\) cannot be sent"):
+            envs.reset(options={"lock": threading.Lock()})
+        observation, *_ = envs.step([0, 0])
+        assert observation[:, 0].tolist() == [1, 1]
+
+
+class BabblingEnv(CountingEnv):
+    """Writes nonsense into every socket of its process."""
+
+    def step(self, action: Any) -> Any:
+        for name in os.listdir("/proc/self/fd"):
+            try:
+                with socket.socket(fileno=os.dup(int(name))) as sock:
+                    sock.sendall(b"nonsense, and enough of it to be a header")
+            except OSError:
+                continue
+        return super().step(action)
+
+
+def test_a_worker_that_does_not_keep_to_the_protocol_is_reported(process_backend: str) -> None:
+    envs = ParallelEnv([counting(100), BabblingEnv], backend=process_backend, num_workers=2)
+    envs.reset()
+    with pytest.raises(ProtocolError, match="a worker sent bytes that are not a message: b'nonsense, and en"):
+        envs.step([0, 0])
+    with pytest.raises(ProtocolError, match="The environments can only be closed now"):
+        envs.step([0, 0])
+    envs.close()
+
+
+def test_a_step_timeout_without_processes_says_that_it_has_no_effect() -> None:
+    with pytest.warns(UserWarning, match=r"step_timeout=1 has no effect with backend=\"serial\""):
+        ParallelEnv([counting()], backend="serial", step_timeout=1).close()

@@ -1,0 +1,183 @@
+"""Whole programs: without a guard, interrupted, killed, ended by an exception, imported."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import psutil
+import pytest
+
+from shoal import ParallelEnv, ShoalError
+from tests.envs import CountingEnv, SlowEnv, counting
+from tests.scripts import run_script, start_script
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+def test_a_program_that_never_closes_ends_quietly(method: str) -> None:
+    done = run_script(f"""
+        import shoal
+        envs = shoal.make("CartPole-v1", 3, backend="shm", num_workers=2, start_method={method!r})
+        envs.reset()
+        envs.step([0, 1, 0])
+        print("end")
+    """)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+
+
+def test_a_program_that_ends_by_an_exception_shows_only_that(tmp_path: Path) -> None:
+    done = run_script("""
+        import shoal
+        envs = shoal.make("CartPole-v1", 2, backend="shm", num_workers=2)
+        envs.reset()
+        envs.step_async([0, 1])
+        raise RuntimeError("mine")
+    """)
+    assert done.returncode == 1
+    assert done.stderr.count("Traceback") == 1
+    assert done.stderr.rstrip().endswith("RuntimeError: mine")
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+def test_a_script_needs_no_main_guard(tmp_path: Path, method: str) -> None:
+    script = tmp_path / "script.py"
+    process = start_script(
+        script,
+        f"""
+        import gymnasium, numpy, shoal
+        print("begin")
+
+        class Mine(gymnasium.Env):
+            observation_space = gymnasium.spaces.Box(0, 1, (1,))
+            action_space = gymnasium.spaces.Discrete(2)
+            def reset(self, *, seed=None, options=None):
+                return numpy.zeros(1, numpy.float32), {{"me": Note("reset")}}
+            def step(self, action):
+                return numpy.ones(1, numpy.float32), 1.0, False, False, {{"me": Note("step")}}
+
+        class Note:
+            def __init__(self, text): self.text = text
+
+        gymnasium.register("Mine-v0", Mine)
+        for make in (Mine, "Mine-v0", lambda: gymnasium.make("Mine-v0")):
+            envs = shoal.make(make, 2, backend="shm", num_workers=2, start_method={method!r})
+            _, info = envs.reset()
+            assert isinstance(info["me"][0], Note)
+            envs.step([0, 0])
+            envs.close()
+        print("end")
+        """,
+    )
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (0, "begin\nend\n", "")
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+def test_ctrl_c_gives_one_traceback_and_leaves_nothing(tmp_path: Path, method: str) -> None:
+    process = start_script(
+        tmp_path / "script.py",
+        f"""
+        import shoal
+        from tests.envs import HangingEnv
+        envs = shoal.make(HangingEnv, 2, backend="shm", num_workers=2, start_method={method!r})
+        envs.reset()
+        print("ready", flush=True)
+        envs.step([0, 4])
+        """,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    workers = psutil.Process(process.pid).children(recursive=True)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGINT
+    assert errors.count("Traceback") == 1
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    _, alive = psutil.wait_procs(workers, timeout=5)
+    assert not alive
+
+
+def test_a_wait_that_is_interrupted_can_be_resumed(process_backend: str) -> None:
+    with ParallelEnv([SlowEnv] * 2, backend=process_backend) as envs:
+        envs.reset()
+        timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            envs.step([4, 0])
+        timer.join()
+        _, reward, *_ = envs.step_wait(timeout=30)
+        assert reward.tolist() == [4, 0]
+        envs.step([0, 0])
+
+
+def test_an_interrupted_serial_step_asks_for_a_reset() -> None:
+    with ParallelEnv([InterruptedEnv] * 2, backend="serial") as envs:
+        envs.reset()
+        with pytest.raises(KeyboardInterrupt):
+            envs.step([0, 4])
+        with pytest.raises(gymnasium.error.ResetNeeded):
+            envs.step([0, 0])
+        envs.reset()
+        envs.step([0, 0])
+
+
+class InterruptedEnv(CountingEnv):
+    def step(self, action: Any) -> Any:
+        if action == 4:
+            raise KeyboardInterrupt
+        return super().step(action)
+
+
+def test_a_forked_child_neither_uses_nor_harms_the_environments(process_backend: str) -> None:
+    with ParallelEnv([counting(100)] * 2, backend=process_backend) as envs:
+        envs.reset()
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                envs.step([0, 0])
+            except ShoalError as error:
+                code = 0 if "belong to process" in str(error) else 2
+            envs.close()
+            os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        observation, *_ = envs.step([0, 0])
+        assert observation[:, 0].tolist() == [1, 1]
+
+
+def test_workers_end_with_a_caller_that_is_killed(tmp_path: Path) -> None:
+    process = start_script(
+        tmp_path / "script.py",
+        """
+        import time, shoal
+        envs = shoal.make("CartPole-v1", 2, backend="shm", num_workers=2)
+        envs.reset()
+        print("ready", flush=True)
+        time.sleep(60)
+        """,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    workers = psutil.Process(process.pid).children(recursive=True)
+    assert len(workers) == 3
+    process.kill()
+    process.communicate()
+    _, alive = psutil.wait_procs(workers, timeout=5)
+    assert not alive
+
+
+def test_importing_is_quick_quiet_and_light() -> None:
+    done = run_script("""
+        import sys, threading
+        import shoal
+        heavy = {"torch", "ray", "numba", "rich", "tyro", "pydantic", "yaml", "matplotlib"} & set(sys.modules)
+        assert not heavy, heavy
+        assert threading.active_count() == 1
+    """)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
