@@ -17,7 +17,7 @@ from gymnasium.utils.env_checker import data_equivalence
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import vector as wrappers
 
-from shoal import ParallelEnv
+from shoal import EnvContractError, ParallelEnv
 from shoal.vector.errors import AlreadyPending, Closed, NothingPending
 from tests.comparing import difference, rollout
 from tests.envs import CountingEnv, SlowEnv, SpaceEnv, counting, registered
@@ -385,3 +385,25 @@ def test_gymnasiums_vector_wrappers_work_on_top(make: Make, wrap: Callable[[Any]
             for info in (*our_step[-1], *their_step[-1]):
                 info.get("episode", {}).pop("t", None)
         assert data_equivalence(our_step, their_step)
+
+
+def count_of(env: Any, factor: int) -> int:
+    return int(env.unwrapped.count) * factor
+
+
+def test_some_are_asked_and_a_function_may_ask(make_any_way: Make) -> None:
+    envs = make_any_way([counting(9)] * 4)
+    envs.reset(seed=0)
+    envs.step([0] * 4)
+    envs.set_attr("count", [5, 6], env_ids=[3, 1])
+    assert envs.call(count_of, 10) == (10, 60, 10, 50)
+    assert envs.call_on([3, 0], "describe", "c") == ("cplain:5", "cplain:1")
+    assert envs.call_on([1], lambda env: env.count + 1) == (7,)
+    with pytest.raises(ValueError, match="Got `1` values for 2 environments"):
+        envs.set_attr("count", [1], env_ids=[0, 1])
+
+
+def test_a_factory_that_returns_the_same_environment_twice_is_refused(make: Make) -> None:
+    one = CountingEnv()
+    with pytest.raises(EnvContractError, match="returned the same object as that of environment 0"):
+        make([lambda: one] * 2, num_workers=1)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -79,12 +79,15 @@ class Face:
 
     # -- asking environments -------------------------------------------------------------------------------------
 
-    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Call a method of every environment, or read an attribute, and return one value per environment."""
+    def call(self, name: str | Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method of every environment, or read an attribute, and return one value per environment.
+
+        Instead of a name, a function may be given: it is called with each environment, where that is, and ``args``.
+        """
         self.call_async(name, *args, **kwargs)
         return self.call_wait()
 
-    def call_async(self, name: str, /, *args: Any, **kwargs: Any) -> None:
+    def call_async(self, name: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
         """Begin a call; :meth:`call_wait` gives its results."""
         self._check_idle("call_async")
         self._begin_call(list(range(self.num_envs)), name, args, kwargs)
@@ -95,7 +98,7 @@ class Face:
         self._raise_failures(outcome)
         return tuple(value for _, value in outcome.values)
 
-    def call_on(self, env_ids: Any, name: str, /, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    def call_on(self, env_ids: Any, name: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """As :meth:`call`, for these environments only, in this order."""
         self._check_idle("call_on")
         rows = rows_of(env_ids, self.num_envs)
@@ -105,7 +108,9 @@ class Face:
         values = dict(outcome.values)
         return tuple(values[row] for row in rows)
 
-    def _begin_call(self, rows: list[int], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _begin_call(
+        self, rows: list[int], name: str | Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         calls = {worker: Call(its, name, args, kwargs) for worker, its in self._by_worker(rows).items()}
         self._begin("call", Op.CALL, calls)
 

@@ -59,9 +59,9 @@ class Flights:
         """These have been sent off."""
         self._under_way.update(rows)
 
-    def look(self, timeout: float | None = 0.0) -> None:
-        """See who has arrived, waiting for ``timeout`` seconds if nobody has."""
-        self._note(self._pool.arrivals(timeout))
+    def look(self, timeout: float | None = 0.0, wanted: int = 1) -> None:
+        """See who has arrived, waiting for ``timeout`` seconds if nobody has, or not so many as are wanted."""
+        self._note(self._pool.arrivals(timeout, wanted))
 
     def _note(self, arrivals: Iterable[Arrival]) -> None:
         for arrival in arrivals:
@@ -117,7 +117,7 @@ class Flights:
             left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
                 raise WaitTimeout(self.why_timed_out(wanted, timeout))
-            self.look(left)
+            self.look(left, wanted.min_envs - len(self._arrived) if wanted.exactly is None else 1)
 
     def why_timed_out(self, wanted: Wanted, timeout: float | None) -> str:
         """For the exception."""

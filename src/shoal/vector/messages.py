@@ -77,10 +77,10 @@ class Attachment:
 
 
 class Call(NamedTuple):
-    """A method to call, or an attribute to read, on some environments."""
+    """A method to call, an attribute to read, or a function of the environment, for some environments."""
 
     rows: Rows
-    name: str
+    name: str | Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 

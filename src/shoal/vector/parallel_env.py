@@ -225,7 +225,9 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
         """Wait for what :meth:`reset_async` began."""
-        outcome = self._finish("reset", timeout)
+        return self._reset_results(self._finish("reset", timeout))
+
+    def _reset_results(self, outcome: Outcome) -> tuple[Any, dict[str, Any]]:
         self._is_seen[self._resetting] = self._is_ready[self._resetting] = True
         self._settle(outcome)
         if self.group_size > 1:

@@ -128,10 +128,13 @@ class Pool:
         self._op = op
         self.backend.post([(worker, Command(self._sequence, op, payload)) for worker, payload in payloads.items()])
 
-    def arrivals(self, timeout: float | None) -> list[Arrival]:
-        """Wait until something happened, or ``timeout`` seconds, and return those that are back; perhaps nobody is."""
+    def arrivals(self, timeout: float | None, wanted: int = 1) -> list[Arrival]:
+        """Wait until something happened, or ``timeout`` seconds, and return those that are back; perhaps nobody is.
+
+        The caller waits for so many, and need not be told of fewer.
+        """
         arrived = []
-        for event in self._poll(timeout):
+        for event in self._poll(timeout, wanted):
             if isinstance(event, Arrival):
                 arrived.append(event)
             elif isinstance(event, Death):
@@ -146,9 +149,9 @@ class Pool:
                 f"these environments belong to process {self._owner} and cannot be used in a process forked from it"
             )
 
-    def _poll(self, timeout: float | None) -> list[Event]:
+    def _poll(self, timeout: float | None, arrivals: int = 1) -> list[Event]:
         try:
-            return self.backend.poll(timeout)
+            return self.backend.poll(timeout, arrivals)
         except WorkerError as error:
             self._fail(error)
 

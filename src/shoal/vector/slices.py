@@ -61,12 +61,21 @@ class LoopSlice:
             self._progress[0] = row + 1
             try:
                 env = env_fn()
+                self._check_is_new(env, row)
                 self.envs.append(env)
                 outcome.values.append((row, _census(env)))
             except self._caught as error:
                 outcome.failures.append(Failure.of(error, env_index=row, phase="construct"))
                 break
         self._progress[0] = 0
+
+    def _check_is_new(self, env: Any, row: int) -> None:
+        for place, other in enumerate(self.envs):
+            if env is other:
+                raise ContractViolation(
+                    f"its factory returned the same object as that of environment {self.rows[place]}: "
+                    "a factory must make a new environment each time it is called"
+                )
 
     def attach(self, arena: Arena, writer: ObservationWriter, task_source: TaskSource | None) -> None:
         """Say where results go and where tasks come from."""
@@ -223,7 +232,7 @@ class LoopSlice:
         self._reward[index], self._terminated[index], self._truncated[index] = 0.0, False, False
 
     def call_rows(self, call: Call, outcome: Outcome) -> None:
-        """Call a method, or read an attribute, and collect one value per environment."""
+        """Call a method, read an attribute, or call a function of each environment, and collect one value for each."""
         for row in call.rows:
             self._progress[0] = row + 1
             try:
@@ -231,9 +240,13 @@ class LoopSlice:
                     raise ValueError(
                         f"`{call.name}` cannot be called with `call`: use {call.name}() of the vector environment"
                     )
-                value = _wrapper_attribute(self.envs[row - self.rows.start], call.name)
-                if callable(value):
-                    value = value(*snapshot(call.args), **snapshot(call.kwargs))
+                env = self.envs[row - self.rows.start]
+                if callable(call.name):
+                    value = call.name(env, *snapshot(call.args), **snapshot(call.kwargs))
+                else:
+                    value = _wrapper_attribute(env, call.name)
+                    if callable(value):
+                        value = value(*snapshot(call.args), **snapshot(call.kwargs))
                 outcome.values.append((row, snapshot(value) if self._in_process else value))
             except self._caught as error:
                 outcome.failures.append(self._failure(error, row, "call"))

@@ -54,8 +54,11 @@ class Backend(Protocol):
     def post(self, commands: Sequence[Addressed]) -> None:
         """Hand commands to runners, all or none of them. Returns at once."""
 
-    def poll(self, timeout: float | None) -> list[Event]:
-        """Wait until something happened, or ``timeout`` seconds; ``None`` waits for ever."""
+    def poll(self, timeout: float | None, arrivals: int = 1) -> list[Event]:
+        """Wait until something happened, or ``timeout`` seconds; ``None`` waits for ever.
+
+        So many ``arrivals`` are waited for: a backend that can sleep until then may do so.
+        """
 
     def doorbell(self) -> AbstractContextManager[int | None]:
         """While it is open: a descriptor that can be read once ``poll`` has something, or ``None`` where there is none."""

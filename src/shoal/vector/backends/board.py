@@ -6,14 +6,16 @@
     ORDERED = 17  ──────────────── seen by who looks ────────▶ steps its environments, PROGRESS = 3, 4, 5 ...
                   ◀─────────────── seen by who looks ───────── DONE = 17
 
-An environment that was asked alone reports itself in the arena: its *ticket* becomes the number of the command.
+An environment that was asked alone reports itself in the arena: its *ticket* becomes the number of the command. A caller that
+waits for several of these says how many arrivals will be ``ENOUGH``, and is not woken for fewer.
 
 Everything else is mail: a message on the socket, after which ``SENT`` or ``ANSWERED`` counts up, so that who looks at the
 board alone learns of it too. Who goes to sleep says so first and looks once more; the other side then also rings: a
 message without content on the socket, which wakes.
 
 Two processors may see two writes to different places in either order, so in principle both sides can miss each other:
-one sees the other still awake, the other sees nothing to do. So the first sleep is short. After it, everything has been seen.
+one sees the other still awake, the other sees nothing to do; or two workers each see one arrival less than is enough. So the
+first sleep is short, after which everything has been seen, and so is every sleep until enough have arrived.
 
 Results must be visible before ``DONE`` is. x86 promises that writes become visible in their order; other processors do
 not without an instruction that Python lacks, so there the board is used for ``PROGRESS`` alone, and steps travel as
@@ -32,11 +34,12 @@ from shoal.vector.backends.shared_buffer import SharedBuffer, is_portable, map_s
 
 # Each group has a cache line of its own, so that writing to one does not disturb who looks at another.
 PROGRESS: Final = 0
-ORDERED, SENT, CALLER_ASLEEP = 8, 9, 10
-DONE, ANSWERED, WORKER_ASLEEP = 16, 17, 18
+ORDERED, SENT, CALLER_ASLEEP, ENOUGH = 8, 9, 10, 11
+DONE, ANSWERED, WORKER_ASLEEP, ARRIVED = 16, 17, 18, 19
 STRIDE: Final = 24
 
 FIRST_SLEEP_SECONDS = 0.01
+NAP_SECONDS = 0.05
 
 
 def writes_keep_their_order() -> bool:
@@ -53,6 +56,7 @@ class Board:
         self._memory = self._buffer.allocate(num_workers * STRIDE * 8)
         self._words = memoryview(self._memory).cast("q")
         self._mail_read = [0] * num_workers
+        self._arrivals_seen = 0
 
     @property
     def fd(self) -> int:
@@ -91,9 +95,14 @@ class Board:
         self._mail_read[worker] = count
         return True
 
-    def fall_asleep(self) -> None:
-        """From now on, workers ring."""
+    def arrival_seen(self) -> None:
+        """The caller has learned of an environment that was asked alone."""
+        self._arrivals_seen += 1
+
+    def fall_asleep(self, arrivals: int = 0) -> None:
+        """From now on, workers ring; for environments that were asked alone, when there are so many more."""
         for worker in range(self._num_workers):
+            self._words[worker * STRIDE + ENOUGH] = self._arrivals_seen + arrivals
             self._words[worker * STRIDE + CALLER_ASLEEP] = 1
 
     def wake_up(self) -> None:
@@ -114,6 +123,7 @@ class Desk:
     def __init__(self, board_fd: int, worker: int, *, spins: bool) -> None:
         words = memoryview(map_shared(board_fd)).cast("B").cast("q")
         self.words = words[worker * STRIDE : (worker + 1) * STRIDE]
+        self._board = words
         self.progress = self.words[PROGRESS : PROGRESS + 1]
         self._last_order = self.words[ORDERED]
         self._mail_read = self.words[SENT]
@@ -145,15 +155,16 @@ class Desk:
         words = self.words
         return words[ORDERED] != self._last_order or words[SENT] != self._mail_read
 
-    @property
-    def caller_sleeps(self) -> bool:
-        """Whether the caller has to be rung when there is something on the board or in the arena."""
-        return bool(self.words[CALLER_ASLEEP])
+    def arrived(self) -> bool:
+        """Say that an environment that was asked alone is done; returns whether the caller has to be rung."""
+        words = self.words
+        words[ARRIVED] += 1
+        return bool(words[CALLER_ASLEEP]) and sum(self._board[ARRIVED::STRIDE]) >= words[ENOUGH]
 
     def done(self, sequence: int) -> bool:
         """Say that an ordinary step is finished; returns whether the caller sleeps and has to be rung."""
         self.words[DONE] = sequence
-        return self.caller_sleeps
+        return bool(self.words[CALLER_ASLEEP])
 
     def mail_sent(self) -> None:
         """Say that there is a message on the socket."""

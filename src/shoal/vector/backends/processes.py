@@ -20,7 +20,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec, registry
 
 from shoal.vector.backends.base import Addressed, Recipe, StartMethod
-from shoal.vector.backends.board import FIRST_SLEEP_SECONDS, Board, writes_keep_their_order
+from shoal.vector.backends.board import FIRST_SLEEP_SECONDS, NAP_SECONDS, Board, writes_keep_their_order
 from shoal.vector.backends.channel import ARRIVAL, LOG, RING, Channel, Frame
 from shoal.vector.backends.fork_guard import disown, own
 from shoal.vector.backends.launch import Launcher, Process, make_launcher
@@ -185,7 +185,7 @@ class ProcessBackend:
             ) from error
         return data
 
-    def poll(self, timeout: float | None) -> list[Event]:
+    def poll(self, timeout: float | None, arrivals: int = 1) -> list[Event]:
         """Wait for workers, and return what they replied and who died; perhaps nothing, even before the timeout."""
         if not self._uses_board:
             return self._gather(timeout)
@@ -193,12 +193,15 @@ class ProcessBackend:
         patience = self._patience if timeout is None else min(self._patience, timeout)
         events, _ = look(self._glance, patience if self._last_wait < SPIN_SECONDS else 0.0)
         if not events:
-            self._board.fall_asleep()
+            self._board.fall_asleep(arrivals)
             try:
                 first = FIRST_SLEEP_SECONDS if timeout is None else min(FIRST_SLEEP_SECONDS, timeout)
                 events = self._glance() or self._gather(first) or self._glance()
                 if not events and timeout != first:
-                    events = self._gather(None if timeout is None else timeout - first) or self._glance()
+                    rest = None if timeout is None else timeout - first
+                    if arrivals > 1:
+                        rest = NAP_SECONDS if rest is None else min(rest, NAP_SECONDS)
+                    events = self._gather(rest) or self._glance()
             finally:
                 if not self._is_listening:
                     self._board.wake_up()
@@ -228,6 +231,7 @@ class ProcessBackend:
         events.append(Arrival(row, int(self._tickets[row]), outcome))
         self._tickets[row] = NOT_UNDER_WAY
         self._num_under_way -= 1
+        self._board.arrival_seen()
 
     def _read(self, worker: int, events: list[Event]) -> None:
         """Take everything that a worker has sent."""

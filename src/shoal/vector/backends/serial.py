@@ -62,7 +62,7 @@ class SerialBackend:
             else:
                 self._posted.append((worker, None, command))
 
-    def poll(self, timeout: float | None) -> list[Event]:
+    def poll(self, timeout: float | None, arrivals: int = 1) -> list[Event]:
         """Carry out the next command."""
         if self._interrupted:
             events, self._interrupted = self._interrupted, []

@@ -62,7 +62,7 @@ class ThreadsBackend:
         for worker, command in commands:
             self._commands[worker].put(command)
 
-    def poll(self, timeout: float | None) -> list[Event]:
+    def poll(self, timeout: float | None, arrivals: int = 1) -> list[Event]:
         """Wait for an answer, then take all that are there."""
         try:
             events = [self._answers.queue.get(timeout=timeout)]

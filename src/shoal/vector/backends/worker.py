@@ -175,10 +175,11 @@ class Worker:
         is_plain = not any(outcome)
         if is_plain and self._post.uses_board and not self._has_logged:
             self._arena.tickets[row] = sequence
-            if self._desk.caller_sleeps:
+            if self._desk.arrived():
                 self._channel.send(self._post.generation, sequence, RING)
             return
         self._has_logged = False
+        self._desk.arrived()  # the message itself will wake
         pickled = b"" if is_plain else self._pickled(outcome, "step")
         raw = pack(self._arena.results, range(row, row + 1)) if self._post.arena_fd < 0 else None
         self._channel.send(self._post.generation, sequence, ARRIVAL, pickled, raw, place=row)
