@@ -181,3 +181,28 @@ def test_importing_is_quick_quiet_and_light() -> None:
         assert threading.active_count() == 1
     """)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def limited_to(soft: int, hard: int, num_workers: int) -> str:
+    """What a program with such a limit of open files prints when it makes so many workers."""
+    return run_script(f"""
+        import resource
+        resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
+        import shoal
+        try:
+            with shoal.make("CartPole-v1", {num_workers}, backend="shm", num_workers={num_workers}) as envs:
+                envs.reset(seed=0)
+                print("made", envs.num_envs)
+        except shoal.ConfigurationError as error:
+            print(error)
+    """).stdout
+
+
+def test_a_limit_of_open_files_is_raised_if_it_may_be() -> None:
+    assert limited_to(40, 400, num_workers=12) == "made 12\n"
+
+
+def test_a_limit_of_open_files_that_is_too_low_is_said_before_anything_starts() -> None:
+    said = limited_to(40, 60, num_workers=40)
+    assert said.startswith("40 workers need about 1")
+    assert "open files, and this process may have 60: use fewer workers" in said

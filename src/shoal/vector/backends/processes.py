@@ -24,6 +24,7 @@ from shoal.vector.backends.board import FIRST_SLEEP_SECONDS, NAP_SECONDS, Board,
 from shoal.vector.backends.channel import ARRIVAL, LOG, RING, Channel, Frame
 from shoal.vector.backends.fork_guard import disown, own
 from shoal.vector.backends.launch import Launcher, Process, make_launcher
+from shoal.vector.backends.limits import make_room_for
 from shoal.vector.backends.patience import SPIN_SECONDS, look
 from shoal.vector.backends.remote_log import LogSettings, handle_record
 from shoal.vector.backends.serial import private_arena
@@ -98,6 +99,7 @@ class ProcessBackend:
 
     def start(self) -> None:
         """Start all workers. They construct in parallel once they are told to."""
+        make_room_for(self.num_workers)
         self._waiter = make_waiter(spins=self._spins and not self._uses_board)
         self._launcher = make_launcher(self.start_method)
         for worker in range(self.num_workers):
