@@ -11,6 +11,7 @@ from tyro.extras import SubcommandApp
 
 from shoal import ShoalError, __version__
 from shoal.cli.bench import bench
+from shoal.cli.check import check
 from shoal.cli.demo import demo
 from shoal.cli.envs import envs
 
@@ -18,6 +19,7 @@ app = SubcommandApp()
 app.command(envs)
 app.command(bench)
 app.command(demo)
+app.command(check)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,14 +30,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     description = "Many environments, moving as one. `shoal VERB --help` explains a verb."
     try:
-        app.cli(args=given or ["--help"], prog="shoal", description=description)
+        exit_code = app.cli(args=given or ["--help"], prog="shoal", description=description)
     except (ShoalError, gymnasium.error.Error) as error:
         Console(stderr=True).print(f"[red]error:[/red] {error}", highlight=False, soft_wrap=True)
         return 1
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped")
         return 130
-    return 0
+    return exit_code if isinstance(exit_code, int) else 0
 
 
 if __name__ == "__main__":
