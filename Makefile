@@ -39,6 +39,7 @@ soak: setup  ## long runs
 bench: setup  ## Shoal beside its peers (makes a virtual environment of its own)
 	$(BIN)/python -m benchmarks.throughput
 	$(BIN)/python -m benchmarks.startup
+	$(BIN)/python -m benchmarks.first_ready
 
 demo: setup  ## a rollout on every backend, with the proof that the results are identical
 	$(BIN)/shoal demo
