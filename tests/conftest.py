@@ -32,6 +32,17 @@ settings.register_profile(
 settings.load_profile("shoal")
 
 
+LONG = ("tests/adapters/", "tests/testing/", "tests/test_documentation.py", "tests/cli/")
+"""Where tests are thorough rather than quick."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to ``make test`` what takes long and seldom fails alone: whole programs, and every further way to start."""
+    for item in items:
+        if item.nodeid.startswith(LONG) or "spawn" in item.name or "forkserver" in item.name:
+            item.add_marker(pytest.mark.slow)
+
+
 def pytest_collection_finish() -> None:
     """What has been imported stays. Saying so makes the collections of garbage around every test ten times quicker."""
     gc.collect()
