@@ -134,7 +134,7 @@ def test_however_a_worker_dies(process_backend: str, tmp_path: Path, fault: Call
 
 
 def test_all_workers_may_die_at_once_and_again(process_backend: str, tmp_path: Path) -> None:
-    faults = {row: (9, killed, True) for row in (0, 2, 4)} | {1: (25, killed, False)}
+    faults = dict.fromkeys((0, 2, 4), (9, killed, True)) | {1: (25, killed, False)}
     compare_with_undisturbed(tmp_path, faults, restarts=4, backend=process_backend, num_workers=3, start_method="fork")
 
 

@@ -48,9 +48,9 @@ class Entry:
 
     def redo(self) -> Iterator[Redo]:
         """What has been answered, to be done again."""
-        sequence, op, payload = self.command
+        _, op, payload = self.command
         if op in EACH:
-            parts = {row: part for row, part in one_by_one(self.command)}
+            parts = dict(one_by_one(self.command))
             for row, digest in self.done.items():
                 _, single_op, single = parts[row]
                 yield Redo(single_op, [row], single, [array[[row]] for array in self.actions], [digest])
