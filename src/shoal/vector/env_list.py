@@ -66,6 +66,7 @@ class EnvList(FirstReady):
         check_groups: bool = True,
         tasks: TaskFunction | Sequence[Any] | None = None,
         isolate_rng: bool = False,
+        on_fault: str = "raise",
     ) -> None:
         self.closed = True
         env_fns = list(env_fns)
@@ -79,6 +80,7 @@ class EnvList(FirstReady):
             step_timeout=step_timeout,
             pin_workers=pin_workers,
             isolate_rng=isolate_rng,
+            on_fault=on_fault,
         )
         try:
             censuses = self._pool.censuses
@@ -87,7 +89,9 @@ class EnvList(FirstReady):
             self.metadatas = [census.metadata for census in censuses]
             self._is_ready = np.array([census.was_reset for census in censuses])
             anything = Anything()
-            attachment = Attachment(anything, anything, self.num_envs, self.autoreset_mode, self._task_source)
+            attachment = Attachment(
+                anything, anything, self.num_envs, self.autoreset_mode, self._task_source, self._pool.is_supervised
+            )
             self._arena = self._pool.attach(attachment)
             self._observations = ObservationReader(Layout.of(anything, anything, self.num_envs), self._arena)
         except BaseException:

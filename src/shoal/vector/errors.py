@@ -18,6 +18,8 @@
     └── WorkerError (RuntimeError)
         ├── WorkerDied                       a worker process ended by itself
         ├── WorkerTimeout (TimeoutError)     an environment overran its deadline; its worker was ended
+        ├── WorkerCrashLoop                  replacements of a worker died too, again and again
+        ├── ReplayDiverged                   an environment did something else when it was brought back
         └── ProtocolError                    a worker sent something that is not a message
 
 Where Gymnasium has a class for the same mistake, ours is a subclass of it, so code written for Gymnasium's vector
@@ -154,6 +156,14 @@ class WorkerDied(WorkerError):
 
 class WorkerTimeout(WorkerError, multiprocessing.TimeoutError, TimeoutError):
     """An environment took longer than its deadline. Its worker was ended."""
+
+
+class WorkerCrashLoop(WorkerError):
+    """A worker was replaced, and its replacements died too, without getting any further."""
+
+
+class ReplayDiverged(WorkerError):
+    """An environment did something else when it was brought back: it is not deterministic."""
 
 
 class ProtocolError(WorkerError):

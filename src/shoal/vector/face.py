@@ -19,6 +19,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -30,6 +31,7 @@ from shoal.vector.isolation import IsolatedFactory
 from shoal.vector.messages import Assignment, Call, EnvFn, Op, Outcome
 from shoal.vector.plan import Plan, make_plan, needs_processes
 from shoal.vector.pool import OnReply, Pool
+from shoal.vector.supervisor import Stats, Supervisor
 from shoal.vector.tasks import rows_of
 
 CLOSE_SECONDS = 5.0
@@ -54,12 +56,14 @@ class Face:
         step_timeout: float | None,
         pin_workers: bool,
         isolate_rng: bool,
+        on_fault: str,
     ) -> None:
         self.closed = True  # until there is something to close
         self.env_fns = list(env_fns)
         _check_factories(self.env_fns)
         self.num_envs = len(self.env_fns)
         self.plan = make_plan(self.num_envs, backend, num_workers, start_method)
+        self.on_fault = _checked_policy(on_fault)
         self.step_timeout = _checked_timeout(step_timeout, self.plan.backend)
         self._pending: str | None = None
         self._wait_timed_out = False
@@ -72,6 +76,7 @@ class Face:
             num_workers=self.plan.num_workers,
             start_method=self.plan.start_method,
             pin_workers=pin_workers,
+            on_fault=on_fault,
         )
         self._flights = Flights(self._pool)
         # Closes when this object is collected or the program ends, whichever comes first.
@@ -158,6 +163,15 @@ class Face:
             )
         return [env for runner in runners for env in runner.slice.envs]
 
+    @property
+    def stats(self) -> Stats:
+        """How many workers were replaced, and what that cost."""
+        self._check_open()
+        backend = self._pool.backend
+        if not isinstance(backend, Supervisor):
+            return Stats()
+        return replace(backend.stats, dropped_replies=backend.dropped_replies)
+
     # -- closing -------------------------------------------------------------------------------------------------
 
     def _close_pool(self, timeout: float | None, terminate: bool) -> None:
@@ -240,6 +254,12 @@ def _check_factories(env_fns: list[EnvFn]) -> None:
     for index, env_fn in enumerate(env_fns):
         if not callable(env_fn):
             raise ConfigurationError(f"env_fns[{index}] is not a callable that makes an environment: got {env_fn!r}")
+
+
+def _checked_policy(on_fault: str) -> str:
+    if on_fault not in ("restore", "raise"):
+        raise ConfigurationError(f'on_fault must be "restore" or "raise", got {on_fault!r}')
+    return on_fault
 
 
 def _checked_timeout(seconds: float | None, backend: str) -> float | None:

@@ -12,6 +12,7 @@ The arena holds, one after the other and each contiguous over all environments::
     terminated           (num_envs,) bool
     truncated            (num_envs,) bool
     tickets              (num_envs,) int64, which command an environment has carried out last, when it was asked alone
+    digests              (num_envs,) uint64, of the last result, where results may have to be compared with a replay
     action leaf 0        (num_envs, *shape)
     ...                  ... and again in double precision, for each action leaf of less
 
@@ -124,6 +125,11 @@ class Arena:
     terminated: Array
     truncated: Array
     tickets: Array
+    digests: Array
+    results: list[Array]
+    """What an environment's step writes."""
+    shipped: list[Array]
+    """What has to be sent where memory is not shared."""
 
     def __init__(self, layout: Layout, buffer: Buffer) -> None:
         arrays = iter(layout.views(buffer))
@@ -131,7 +137,7 @@ class Arena:
         self.num_slots = layout.num_slots
         self._slots = [[next(arrays) for _ in fixed_leaves(layout.observation)] for _ in range(layout.num_slots)]
         self.reward, self.terminated, self.truncated = next(arrays), next(arrays), next(arrays)
-        self.tickets = next(arrays)
+        self.tickets, self.digests = next(arrays), next(arrays)
         self.actions = [next(arrays) for _ in fixed_leaves(layout.action)]
         self.wide_actions = {leaf.number: next(arrays) for leaf in layout.narrow_actions()}
         self.turn_to(0)
@@ -141,6 +147,7 @@ class Arena:
         self.slot = slot
         self.observations = self._slots[slot]
         self.results = [*self.observations, self.reward, self.terminated, self.truncated]
+        self.shipped = [*self.results, self.digests]
 
     def carry_over(self, slot: int) -> None:
         """Copy the observations into another slot, for a command that will not write all of them."""
@@ -174,7 +181,7 @@ class Layout:
         return (leaf for leaf in fixed_leaves(self.action) if leaf.dtype.kind == "f" and leaf.dtype.itemsize < 8)
 
     def _fields(self) -> list[tuple[np.dtype[Any], tuple[int, ...]]]:
-        numbers = [np.dtype(np.float64), np.dtype(np.bool_), np.dtype(np.bool_), np.dtype(np.int64)]
+        numbers = [np.dtype(kind) for kind in (np.float64, np.bool_, np.bool_, np.int64, np.uint64)]
         return [
             *((leaf.dtype, leaf.shape) for _ in range(self.num_slots) for leaf in fixed_leaves(self.observation)),
             *((dtype, ()) for dtype in numbers),

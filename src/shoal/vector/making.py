@@ -57,6 +57,7 @@ def make(
     check_groups: bool = True,
     tasks: TaskFunction | Sequence[Any] | None = None,
     isolate_rng: bool = False,
+    on_fault: str = "raise",
     **env_kwargs: Any,
 ) -> ParallelEnv:
     """Make ``num_envs`` environments that run in parallel.
@@ -93,6 +94,7 @@ def make(
         check_groups=check_groups,
         tasks=tasks,
         isolate_rng=isolate_rng,
+        on_fault=on_fault,
     )
     envs.spec = spec
     return envs

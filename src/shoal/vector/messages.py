@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode
 
 from shoal.vector.failures import Failure
 from shoal.vector.infos import EnvInfos
-from shoal.vector.layout import Layout, Rows
+from shoal.vector.layout import Array, Layout, Rows
 from shoal.vector.observations import LooseValues
 from shoal.vector.tasks import TaskSource
 
@@ -39,6 +39,8 @@ class Op(IntEnum):
     """As ``STEP``, but every environment is reported when it is done."""
     RESET_EACH = 9
     """As ``RESET``, but every environment is reported when it is done."""
+    RESTORE = 10
+    """Do again what a worker that is gone has done, and compare."""
 
     @property
     def label(self) -> str:
@@ -67,6 +69,8 @@ class Attachment:
     autoreset_mode: AutoresetMode
     task_source: TaskSource | None = None
     """What says which task an environment gets when nobody else does."""
+    takes_digests: bool = False
+    """Whether results may have to be compared with a replay."""
     num_slots: int = 1
     """For how many steps there is room for observations."""
 
@@ -107,6 +111,26 @@ class Command(NamedTuple):
     sequence: int
     op: Op
     payload: Any = None
+
+
+class Redo(NamedTuple):
+    """A command that has been answered, to be done again."""
+
+    op: Op
+    rows: Rows
+    payload: Any
+    actions: list[Array]
+    """Of ``rows``."""
+    digests: list[int]
+    """What ``rows`` should come to."""
+
+
+class Replay(NamedTuple):
+    """Everything that brings a worker's environments to where they were."""
+
+    redo: list[Redo]
+    sequence: int
+    """Of the last command, which says where observations go."""
 
 
 def one_by_one(command: Command) -> Iterator[tuple[int, Command]]:

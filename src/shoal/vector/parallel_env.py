@@ -68,6 +68,8 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
             or a list of these, dealt out in turn.
         isolate_rng: give every environment a ``random`` and a ``numpy.random`` of its own, so that one that uses these
             global generators is deterministic whoever shares its worker. Costs some microseconds a step.
+        on_fault: what happens when a worker process dies or overruns ``step_timeout``: ``"restore"`` replaces it and brings
+            its environments back to exactly where they were; ``"raise"`` raises.
         shared_memory: for code written for Gymnasium's AsyncVectorEnv: ``True`` means ``backend="shm"`` and ``False``
             means ``backend="pipes"``.
         context: for such code too, another name for ``start_method``.
@@ -96,6 +98,7 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
         check_groups: bool = True,
         tasks: TaskFunction | Sequence[Any] | None = None,
         isolate_rng: bool = False,
+        on_fault: str = "raise",
         shared_memory: bool | None = None,
         context: str | None = None,
         daemon: bool | None = None,
@@ -130,6 +133,7 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
             step_timeout=step_timeout,
             pin_workers=pin_workers,
             isolate_rng=isolate_rng,
+            on_fault=on_fault,
         )
         try:
             self._describe(observation_mode)
@@ -152,6 +156,7 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
             self.num_envs,
             self.autoreset_mode,
             self._task_source,
+            self._pool.is_supervised,
             1 if self._poisoned is not None else self._num_slots,
         )
         layout = attachment.layout

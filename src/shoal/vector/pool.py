@@ -14,17 +14,18 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from shoal.vector.backends import Recipe, StartMethod, make_backend
+from shoal.vector.backends import Backend, Recipe, StartMethod, make_backend
 from shoal.vector.backends.serial import SerialBackend
 from shoal.vector.errors import ShoalError, WaitTimeout, WorkerDied, WorkerError, WorkerTimeout
 from shoal.vector.failures import raise_failures
 from shoal.vector.layout import Arena
 from shoal.vector.messages import Arrival, Attachment, Census, Command, Death, EnvFn, Event, Op, Outcome, Reply
+from shoal.vector.post_mortem import describe_death
+from shoal.vector.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +39,14 @@ class Pool:
     arena: Arena
 
     def __init__(
-        self, env_fns: Sequence[EnvFn], *, backend: str, num_workers: int, start_method: StartMethod, pin_workers: bool
+        self,
+        env_fns: Sequence[EnvFn],
+        *,
+        backend: str,
+        num_workers: int,
+        start_method: StartMethod,
+        pin_workers: bool,
+        on_fault: str = "raise",
     ) -> None:
         self.num_envs = len(env_fns)
         self._owner = os.getpid()
@@ -54,7 +62,10 @@ class Pool:
         self._workers = range(num_workers)
         self.worker_of = [worker for worker, rows in enumerate(self.rows) for _ in rows]
         recipes = [Recipe(rows, list(env_fns[rows.start : rows.stop])) for rows in self.rows]
-        self.backend = make_backend(backend, recipes, start_method, pin_workers=pin_workers)
+        self.backend: Backend = make_backend(backend, recipes, start_method, pin_workers=pin_workers)
+        self.is_supervised = on_fault != "raise" and not self.backend.in_process
+        if self.is_supervised:
+            self.backend = Supervisor(self.backend, self.rows)
         try:
             self.backend.start()
             self.censuses = self._construct()
@@ -195,7 +206,12 @@ class Pool:
                     self._fail(self._died(event))
             if self._waiting and not events and is_limited:
                 if deadline is not None and now() - start >= deadline:
-                    self._fail(self._overran(deadline))
+                    if not isinstance(self.backend, Supervisor):
+                        self._fail(self._overran(deadline))
+                    for worker in self._waiting:
+                        self.backend.end_late(worker, deadline)
+                    start = now()
+                    end = start + deadline if timeout is None else min(end, start + deadline)
                 if timeout is not None and now() - start >= timeout:
                     raise WaitTimeout(self._still_waiting(timeout))
         return self._merged()
@@ -239,15 +255,9 @@ class Pool:
         return gerunds[self._op] if self._op is not None else "waiting with"
 
     def _died(self, death: Death) -> WorkerDied:
-        rows = self.rows[death.worker]
-        row = self.backend.progress(death.worker)
+        rows, row = self.rows[death.worker], self.backend.progress(death.worker)
         which = f"environment {row}" if row is not None else f"its environments ({rows.start} to {rows.stop - 1})"
-        return WorkerDied(
-            f"worker {death.worker} (pid {death.pid}) {_cause_of_death(death.exit_code)} while {self._doing()} {which}.\n"
-            f"  Likely cause: {_likely_cause(death.exit_code)}\n"
-            f"  It ran environments {rows.start} to {rows.stop - 1} of {self.num_envs}.\n"
-            '  What to do: look at what it printed, or run the same environment with backend="serial".'
-        )
+        return WorkerDied(describe_death(death, f"{self._doing()} {which}", rows, self.num_envs))
 
     def _overran(self, deadline: float) -> WorkerTimeout:
         late = sorted(self._waiting)
@@ -279,27 +289,3 @@ class Pool:
             for late in self.backend.close(grace):
                 logger.log(logging.DEBUG if quietly else logging.WARNING, late)
         self.__dict__.pop("arena", None)
-
-
-def _cause_of_death(exit_code: int | None) -> str:
-    if exit_code is None:
-        return "ended, and nobody knows how,"
-    if exit_code < 0:
-        try:
-            return f"was killed by {signal.Signals(-exit_code).name}"
-        except ValueError:
-            return f"was killed by signal {-exit_code}"
-    return f"ended by itself with exit code {exit_code}"
-
-
-def _likely_cause(exit_code: int | None) -> str:
-    if exit_code is None or exit_code >= 0:
-        return "the environment, or a library it uses, called exit() or os._exit()."
-    causes = {
-        signal.SIGKILL: "out of memory (the system log says so), or somebody killed it.",
-        signal.SIGSEGV: "a crash in native code; its stack is in what the worker printed.",
-        signal.SIGABRT: "native code gave up; its stack is in what the worker printed.",
-        signal.SIGBUS: "memory-mapped data that is no longer there, such as a full or truncated file.",
-    }
-    default = "somebody, or the environment itself, sent that signal."
-    return causes.get(signal.Signals(-exit_code), default) if -exit_code in set(signal.Signals) else default

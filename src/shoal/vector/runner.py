@@ -15,8 +15,9 @@ from typing import Any
 from gymnasium.vector import AutoresetMode
 
 from shoal.vector.actions import ActionReader
-from shoal.vector.layout import Arena, Rows
-from shoal.vector.messages import Assignment, Attachment, Call, Command, EnvFn, Op, Outcome, Reset, Steps
+from shoal.vector.digests import Digester
+from shoal.vector.layout import Arena, Rows, as_index
+from shoal.vector.messages import Assignment, Attachment, Call, Command, EnvFn, Op, Outcome, Replay, Reset, Steps
 from shoal.vector.observations import ObservationWriter
 from shoal.vector.slices import Finished, LoopSlice, Progress
 from shoal.vector.snapshot import snapshot
@@ -31,6 +32,8 @@ class Runner:
         self._in_process = in_process
         self.slice = LoopSlice(rows, progress, in_process=in_process)
         self._has_slots = False
+        self._slot = 0
+        self._digester: Digester | None = None
         self._due: set[int] = set()
         """NEXT_STEP: environments whose next step is a reset."""
 
@@ -39,12 +42,15 @@ class Runner:
         outcome = Outcome.empty()
         payload = command.payload
         if self._has_slots and command.op in (Op.STEP, Op.RESET):
-            self._writer = self.slice.writer = self._writers[command.sequence % len(self._writers)]
+            self._slot = command.sequence % len(self._writers)
+            self._writer = self.slice.writer = self._writers[self._slot]
         match command.op:
             case Op.STEP:
                 self._step(payload, outcome)
             case Op.RESET:
                 self._reset(payload, outcome)
+            case Op.RESTORE:
+                self._restore(payload, outcome)
             case Op.CALL:
                 call: Call = payload
                 self.slice.call_rows(call, outcome)
@@ -57,12 +63,35 @@ class Runner:
                 self.slice.close()
             case Op.ATTACH | Op.STEP_EACH | Op.RESET_EACH:
                 raise AssertionError("a backend has the arena, and takes these commands apart")
+        if self._digester is not None and command.op in (Op.STEP, Op.RESET):
+            if command.op is Op.STEP and payload is not None and len(payload.rows) == 1:
+                self._digester.take_row(payload.rows[0], self._slot, outcome.loose)
+            else:
+                self._digester.take(self._slot, outcome.loose)
         return outcome
+
+    def _restore(self, replay: Replay, outcome: Outcome) -> None:
+        """Do everything again; at the first difference, stop and say where it is."""
+        for number, redo in enumerate(replay.redo):
+            if redo.op is Op.STEP:
+                for target, values in zip(self._arena.given_actions(redo.payload.wide), redo.actions, strict=True):
+                    target[as_index(redo.rows)] = values
+            self.execute(Command(replay.sequence, redo.op, redo.payload))
+            if redo.op not in (Op.STEP, Op.RESET):
+                continue
+            for row, expected, found in zip(
+                redo.rows, redo.digests, self._arena.digests[as_index(redo.rows)].tolist(), strict=True
+            ):
+                if expected != found:
+                    where = self.slice.whereabouts(row)
+                    outcome.values.append((row, f"environment {row} {where} (command {number + 1} of the replay)"))
+                    return
 
     def attach(self, attachment: Attachment, arena: Arena) -> None:
         """Say where observations go and actions come from, and which autoreset mode holds."""
         layout = attachment.layout
         self._arena = arena
+        self._digester = Digester(arena, self.rows) if attachment.takes_digests else None
         self._writers = []
         for slot in range(arena.num_slots):
             arena.turn_to(slot)

@@ -265,6 +265,11 @@ class LoopSlice:
             except self._caught as error:
                 outcome.failures.append(self._failure(error, row, "set_attr"))
 
+    def whereabouts(self, row: int) -> str:
+        """Where an environment is, for messages."""
+        place = row - self.rows.start
+        return f"in episode {max(self._episodes[place], 0)} at step {self._rounds + self._steps[place]}"
+
     def close(self) -> None:
         """Close every environment, whatever the others do."""
         while self.envs:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import Literal, Protocol
 
 from shoal.vector.layout import Arena
 from shoal.vector.messages import Attachment, Command, EnvFn, Event
@@ -39,11 +39,15 @@ Addressed = tuple[int, Command]
 class Backend(Protocol):
     """Commands out, replies and deaths in."""
 
-    name: ClassVar[str]
-    in_process: ClassVar[bool]
-    """Whether the environments live in the caller's process, so that they can be touched, and cannot be ended."""
-
     num_workers: int
+
+    @property
+    def name(self) -> str:
+        """As ``backend=`` calls it."""
+
+    @property
+    def in_process(self) -> bool:
+        """Whether the environments live in the caller's process, so that they can be touched, and cannot be ended."""
 
     def start(self) -> None:
         """Start the runners. Nothing is constructed yet."""
@@ -68,6 +72,9 @@ class Backend(Protocol):
 
     def kill(self, worker: int) -> None:
         """End a runner at once, where that is possible."""
+
+    def replace(self, worker: int) -> None:
+        """Start a runner in the place of one that has died, where that is possible."""
 
     def close(self, grace: float) -> list[str]:
         """Close all environments and end all runners, within about ``grace`` seconds; returns who had to be left or killed."""

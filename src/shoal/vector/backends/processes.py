@@ -140,7 +140,7 @@ class ProcessBackend:
         else:
             self._arena = private_arena(attachment)
             for member in self._members:
-                member.channel.max_raw = packed_nbytes(self._arena.results, member.recipe.rows)
+                member.channel.max_raw = packed_nbytes(self._arena.shipped, member.recipe.rows)
         command = Command(sequence, Op.ATTACH, attachment)
         self.post([(worker, command) for worker in range(self.num_workers)])
         return self._arena
@@ -276,7 +276,7 @@ class ProcessBackend:
         del self._awaited[worker]
         if frame.raw:
             assert self._arena is not None
-            unpack(self._arena.results, member.recipe.rows, frame.raw)
+            unpack(self._arena.shipped, member.recipe.rows, frame.raw)
         label, first_row = command.op.label, member.recipe.rows.start
         outcome = _unpickled(frame, label, first_row) if frame.pickled else Outcome.empty()
         events.append(Reply(worker, frame.sequence, outcome))
@@ -289,7 +289,7 @@ class ProcessBackend:
             return
         if frame.raw:
             assert self._arena is not None
-            unpack(self._arena.results, range(row, row + 1), frame.raw)
+            unpack(self._arena.shipped, range(row, row + 1), frame.raw)
         outcome = _unpickled(frame, "step", row) if frame.pickled else Outcome.empty()
         self._arrive(row, outcome, events)
 
@@ -302,9 +302,41 @@ class ProcessBackend:
         frames, _ = member.channel.receive()
         for frame in frames:
             self._take(worker, member, frame, events)
+        self._take_from_board(worker, member, events)
         member.dead = True
         self._waiter.forget(worker)
         events.append(Death(worker, member.process.pid, member.process.exit_code))
+
+    def _take_from_board(self, worker: int, member: _Member, events: list[Event]) -> None:
+        """What a worker that has died had still finished."""
+        command = self._awaited.get(worker)
+        if not self._uses_board or self._arena is None:
+            return
+        if command is not None and self._board.is_done(worker, command.sequence):
+            del self._awaited[worker]
+            events.append(Reply(worker, command.sequence, Outcome.empty()))
+        for row in member.recipe.rows:
+            if self._tickets[row] != NOT_UNDER_WAY and self._arena.tickets[row] == self._tickets[row]:
+                self._arrive(row, Outcome.empty(), events)
+
+    def replace(self, worker: int) -> None:
+        """Start another process in the place of one that has died. What it was asked is forgotten."""
+        member = self._members[worker]
+        disown(member.channel.socket.fileno())
+        member.channel.socket.close()
+        member.process.kill()  # what its environments have started
+        member.process.forget()
+        self._awaited.pop(worker, None)
+        for row in member.recipe.rows:
+            if self._tickets[row] != NOT_UNDER_WAY:
+                self._tickets[row] = NOT_UNDER_WAY
+                self._num_under_way -= 1
+        self._board.clear(worker)
+        member.generation += 1
+        member.dead = False
+        self._launch(worker)
+        if self._arena is not None and self._shared is None:
+            member.channel.max_raw = packed_nbytes(self._arena.shipped, member.recipe.rows)
 
     @contextmanager
     def doorbell(self) -> Iterator[int | None]:

@@ -99,6 +99,9 @@ class SerialBackend:
     def kill(self, worker: int) -> None:
         """Impossible in the caller's own thread."""
 
+    def replace(self, worker: int) -> None:
+        """Nobody dies here without the caller."""
+
     def close(self, grace: float) -> list[str]:
         """Close all environments."""
         self._posted.clear()

@@ -84,6 +84,9 @@ class ThreadsBackend:
     def kill(self, worker: int) -> None:
         """Impossible: Python cannot end a thread."""
 
+    def replace(self, worker: int) -> None:
+        """Nobody dies here without the caller."""
+
     def close(self, grace: float) -> list[str]:
         """Let each thread close its environments. One that does not come back in time is left behind."""
         late = []

@@ -181,7 +181,7 @@ class Worker:
         self._has_logged = False
         self._desk.arrived()  # the message itself will wake
         pickled = b"" if is_plain else self._pickled(outcome, "step")
-        raw = pack(self._arena.results, range(row, row + 1)) if self._post.arena_fd < 0 else None
+        raw = pack(self._arena.shipped, range(row, row + 1)) if self._post.arena_fd < 0 else None
         self._channel.send(self._post.generation, sequence, ARRIVAL, pickled, raw, place=row)
 
     def _construct(self, frame: Frame) -> Outcome:
@@ -219,7 +219,7 @@ class Worker:
         pickled = b"" if is_plain else self._pickled(outcome, Op(frame.kind).label)
         raw = None
         if self._post.arena_fd < 0 and frame.kind in (Op.RESET, Op.STEP):
-            raw = pack(self._arena.results, self._runner.rows)
+            raw = pack(self._arena.shipped, self._runner.rows)
         self._channel.send(self._post.generation, frame.sequence, REPLY, pickled, raw)
 
     def _pickled(self, outcome: Outcome, phase: str) -> bytes:
