@@ -39,10 +39,10 @@ class Digester:
 
     def take(self, slot: int, loose: LooseValues) -> None:
         """Digest what all environments have just written."""
-        into = self._into
-        into[:] = 0
+        total = np.zeros(len(self._into), dtype=np.uint64)
         for words, weights in zip(self._slots[slot], self._weights, strict=True):
-            into += words @ weights
+            total += words @ weights
+        self._into[:] = total
         self._add_loose(loose)
 
     def take_row(self, row: int, slot: int, loose: LooseValues) -> None:

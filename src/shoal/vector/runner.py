@@ -64,11 +64,22 @@ class Runner:
             case Op.ATTACH | Op.STEP_EACH | Op.RESET_EACH:
                 raise AssertionError("a backend has the arena, and takes these commands apart")
         if self._digester is not None and command.op in (Op.STEP, Op.RESET):
-            if command.op is Op.STEP and payload is not None and len(payload.rows) == 1:
-                self._digester.take_row(payload.rows[0], self._slot, outcome.loose)
-            else:
-                self._digester.take(self._slot, outcome.loose)
+            self._take_digests(command, outcome)
         return outcome
+
+    def _take_digests(self, command: Command, outcome: Outcome) -> None:
+        assert self._digester is not None
+        payload: Any = command.payload
+        row = None
+        if payload is not None and command.op is Op.STEP and len(payload.rows) == 1:
+            row = payload.rows[0]
+        elif command.op is Op.RESET and len(payload) == 1:
+            row = payload[0].env_index
+        if row is not None:
+            # Alone: the digests of its neighbours may be read by the caller at this moment.
+            self._digester.take_row(row, self._slot, outcome.loose)
+        else:
+            self._digester.take(self._slot, outcome.loose)
 
     def _restore(self, replay: Replay, outcome: Outcome) -> None:
         """Do everything again; at the first difference, stop and say where it is."""
