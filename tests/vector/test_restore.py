@@ -279,9 +279,11 @@ def test_a_step_that_hangs_every_time_is_given_up(process_backend: str) -> None:
 class DrawingEnv(CountingEnv):
     """Draws a number when it is reset, and shows it for ever."""
 
+    drawn = 0.0
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
-        self.length, self.drawn = 100, self.np_random.uniform(0, 100)
+        self.length, self.drawn = 100, float(self.np_random.uniform(0, 100))
         return self._observe()
 
     def _observe(self) -> tuple[Any, dict[str, Any]]:
