@@ -67,42 +67,42 @@ class ShoalFirstReadyRig(ServingRig):
         self._envs.close(terminate=True)
 
 
-class ShoalLockstepRig(ServingRig):
+class LockstepRig(ServingRig):
+    """Waits for all."""
+
+    def open(self, workload: UnevenWorkload) -> None:
+        self._envs = self.make(workload)
+        self._envs.reset(seed=0)
+        self._actions = workload.actions()
+
+    def make(self, workload: UnevenWorkload) -> Any:
+        raise NotImplementedError
+
+    def serve(self, steps: int) -> None:
+        for _ in range(steps // self.num_envs):
+            self._envs.step(self._actions)
+            self.counts += 1
+
+    def close(self) -> None:
+        self._envs.close()
+
+
+class ShoalLockstepRig(LockstepRig):
     """``step`` on shared memory."""
 
-    def open(self, workload: UnevenWorkload) -> None:
+    def make(self, workload: UnevenWorkload) -> Any:
         import shoal
 
-        self._envs = shoal.ParallelEnv(workload.env_fns(), backend="shm")
-        self._envs.reset(seed=0)
-        self._actions = workload.actions()
-
-    def serve(self, steps: int) -> None:
-        for _ in range(steps // self.num_envs):
-            self._envs.step(self._actions)
-            self.counts += 1
-
-    def close(self) -> None:
-        self._envs.close()
+        return shoal.ParallelEnv(workload.env_fns(), backend="shm")
 
 
-class GymnasiumLockstepRig(ServingRig):
+class GymnasiumLockstepRig(LockstepRig):
     """``AsyncVectorEnv``, which can only wait for all."""
 
-    def open(self, workload: UnevenWorkload) -> None:
+    def make(self, workload: UnevenWorkload) -> Any:
         import gymnasium
 
-        self._envs = gymnasium.vector.AsyncVectorEnv(workload.env_fns())
-        self._envs.reset(seed=0)
-        self._actions = workload.actions()
-
-    def serve(self, steps: int) -> None:
-        for _ in range(steps // self.num_envs):
-            self._envs.step(self._actions)
-            self.counts += 1
-
-    def close(self) -> None:
-        self._envs.close()
+        return gymnasium.vector.AsyncVectorEnv(workload.env_fns())
 
 
 class TianshouWaitNumRig(ServingRig):

@@ -159,7 +159,7 @@ def test_a_worker_killed_while_idle_is_replaced_at_the_next_step(process_backend
         assert not difference(envs.reset(seed=3), undisturbed.reset(seed=3))
         for number in range(12):
             if number in (4, 8):
-                os.kill(envs._pool.backend.pid(number // 8), signal.SIGKILL)  # type: ignore[attr-defined]
+                os.kill(envs.worker_pids[number // 8], signal.SIGKILL)
             assert not difference(envs.step([0, 1, 2, 0]), undisturbed.step([0, 1, 2, 0]))
         assert envs.stats.restarts == 2
 
@@ -212,7 +212,7 @@ def test_every_kind_of_space_is_restored(process_backend: str, space: Any) -> No
         for number in range(10):
             actions = envs.action_space.sample()
             if number == 6:
-                os.kill(envs._pool.backend.pid(1), signal.SIGKILL)  # type: ignore[attr-defined]
+                os.kill(envs.worker_pids[1], signal.SIGKILL)
             assert not difference(envs.step(actions), undisturbed.step(actions))
         assert envs.stats.restarts == 1
 
@@ -232,7 +232,7 @@ def test_an_environment_that_does_something_else_is_named_and_not_guessed_over(p
         envs.reset(seed=0)
         envs.step([0, 0])
         envs.step([0, 0])
-        os.kill(envs._pool.backend.pid(0), signal.SIGKILL)  # type: ignore[attr-defined]
+        os.kill(envs.worker_pids[0], signal.SIGKILL)
         with pytest.raises(shoal.ReplayDiverged, match="environment 1 in episode 0 at step 1 .* gave another result"):
             envs.step([0, 0])
 
@@ -296,7 +296,7 @@ def test_unseeded_environments_are_restored_too(process_backend: str) -> None:
     ) as envs:
         first, _ = envs.reset()
         envs.step([0, 0])
-        os.kill(envs._pool.backend.pid(0), signal.SIGKILL)  # type: ignore[attr-defined]
+        os.kill(envs.worker_pids[0], signal.SIGKILL)
         after, *_ = envs.step([1, 1])
         assert after[:, 0].tolist() == [2, 2]
         assert after[:, 1].tolist() == first[:, 1].tolist()
@@ -314,7 +314,7 @@ def test_text_worlds_and_turns_are_restored(process_backend: str) -> None:
         action = envs.action_spaces[0].sample()
         for number in range(2):
             if number:
-                os.kill(envs._pool.backend.pid(0), signal.SIGKILL)  # type: ignore[attr-defined]
+                os.kill(envs.worker_pids[0], signal.SIGKILL)
             assert not difference(envs.step([action, 1]), undisturbed.step([action, 1]))
 
 

@@ -136,3 +136,10 @@ def test_children_of_environments_end_with_them(process_backend: str) -> None:
     while any(map(psutil.pid_exists, children)) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not any(map(psutil.pid_exists, children))
+
+
+def test_the_processes_of_workers_are_named(backend: str) -> None:
+    with ParallelEnv([CountingEnv] * 3, backend=backend, num_workers=2, start_method="fork") as envs:
+        children = {child.pid for child in psutil.Process().children()}
+        assert len(envs.worker_pids) == (2 if backend in ("pipes", "shm") else 0)
+        assert set(envs.worker_pids) <= children

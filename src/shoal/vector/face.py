@@ -172,6 +172,13 @@ class Face:
             return Stats()
         return replace(backend.stats, dropped_replies=backend.dropped_replies)
 
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """The worker processes, in the order of their environments; none where environments run in this process."""
+        self._check_open()
+        pid_of = getattr(self._pool.backend, "pid", None)
+        return () if pid_of is None else tuple(pid_of(worker) for worker in range(self.plan.num_workers))
+
     # -- closing -------------------------------------------------------------------------------------------------
 
     def _close_pool(self, timeout: float | None, terminate: bool) -> None:
