@@ -30,9 +30,9 @@ from dataclasses import dataclass, field
 from typing import IO, Any, NoReturn
 
 import cloudpickle
-from gymnasium.envs.registration import registry
 
 from shoal.vector.cpus import usable_cpus
+from shoal.vector.registrations import own_registrations, register_here
 
 _BOOT = (
     "import json, sys; boot = json.loads(sys.argv[1]); sys.path[:] = boot['path']; "
@@ -89,7 +89,7 @@ class FreshProcess:
         self._problem = ""
         self._files: list[IO[bytes]] = [tempfile.TemporaryFile() for _ in range(3)]  # noqa: SIM115 - closed by close()
         job_file, self._result, self._printed = self._files
-        cloudpickle.dump((_own_registrations(), job), job_file)
+        cloudpickle.dump((own_registrations(), job), job_file)
         job_file.flush()
         job_file.seek(0)
         self._result.write(_DOING.pack(time.monotonic() + START_SECONDS, b"starting a process"))
@@ -213,21 +213,6 @@ def _how(code: int | None) -> str:
         return f"signal {-code}"
 
 
-def _own_registrations() -> bytes:
-    """Environments that others than Gymnasium itself have registered here, as far as they can be sent."""
-    specs = []
-    for spec in registry.values():
-        if isinstance(spec.entry_point, str) and spec.entry_point.startswith("gymnasium."):
-            continue
-        try:
-            cloudpickle.dumps(spec)
-        except Exception:
-            continue  # whoever uses it will be told that it is not registered
-        specs.append(spec)
-    data: bytes = cloudpickle.dumps(specs)
-    return data
-
-
 # -- inside the fresh process ------------------------------------------------------------------------------------
 
 
@@ -260,9 +245,8 @@ def begin(boot: dict[str, Any]) -> NoReturn:
     outcome: tuple[str, Any]
     try:
         with os.fdopen(job_fd, "rb") as file:
-            pickled_specs, job = pickle.load(file)
-        for spec in pickle.loads(pickled_specs):
-            registry.setdefault(spec.id, spec)
+            registrations, job = pickle.load(file)
+        register_here(registrations)
         outcome = "result", _function(job.experiment)(Progress(result_fd), **job.arguments)
     except Exception:
         outcome = "broken", traceback.format_exc()

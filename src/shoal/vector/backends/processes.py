@@ -17,7 +17,6 @@ from typing import ClassVar
 
 import cloudpickle
 import numpy as np
-from gymnasium.envs.registration import EnvSpec, registry
 
 from shoal.vector.backends.base import Addressed, Recipe, StartMethod
 from shoal.vector.backends.board import FIRST_SLEEP_SECONDS, NAP_SECONDS, Board, writes_keep_their_order
@@ -48,6 +47,7 @@ from shoal.vector.messages import (
     Steps,
     one_by_one,
 )
+from shoal.vector.registrations import own_registrations
 
 logger = logging.getLogger(__name__)
 
@@ -443,23 +443,9 @@ def _brief(recipe: Recipe) -> bytes:
         log_settings=LogSettings.of_this_process(),
         authkey=bytes(multiprocessing.current_process().authkey),
         pickled_recipe=pickled_recipe,
-        pickled_specs=cloudpickle.dumps(_own_registrations(), protocol=5),
+        registrations=own_registrations(),
     )
     return pickle.dumps(briefing, protocol=5)
-
-
-def _own_registrations() -> list[EnvSpec]:
-    """Environments that were registered by others than Gymnasium itself, as far as they can be sent."""
-    specs = []
-    for spec in registry.values():
-        if isinstance(spec.entry_point, str) and spec.entry_point.startswith("gymnasium."):
-            continue
-        try:
-            cloudpickle.dumps(spec)
-        except Exception:
-            continue  # whoever uses it will be told that it is not registered
-        specs.append(spec)
-    return specs
 
 
 def _unpickled(frame: Frame, phase: str, env_index: int) -> Outcome:

@@ -28,8 +28,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import cloudpickle
-from gymnasium import register
-from gymnasium.envs.registration import EnvSpec, registry
 
 from shoal.vector.backends.base import Recipe
 from shoal.vector.backends.board import Desk
@@ -41,6 +39,7 @@ from shoal.vector.failures import Failure
 from shoal.vector.layout import Arena, pack, unpack
 from shoal.vector.messages import EACH, Attachment, Command, Op, Outcome, Steps, one_by_one
 from shoal.vector.observations import ContractViolation
+from shoal.vector.registrations import register_here
 from shoal.vector.runner import Runner
 
 logger = logging.getLogger(__name__)
@@ -76,7 +75,7 @@ class Briefing:
     """What lets this process talk to the caller's :mod:`multiprocessing` managers."""
     pickled_recipe: bytes
     """A :class:`Recipe`. Pickled by itself, because reading it runs code of the environments'."""
-    pickled_specs: bytes
+    registrations: bytes
     """Environments registered with Gymnasium in the caller, which this process may not know of."""
 
 
@@ -189,10 +188,7 @@ class Worker:
             briefing: Briefing = pickle.loads(frame.pickled)
             forward_logs(briefing.log_settings, self._send_log)
             multiprocessing.current_process().authkey = briefing.authkey
-            specs: list[EnvSpec] = pickle.loads(briefing.pickled_specs)
-            for spec in specs:
-                if spec.id not in registry:
-                    register(**_registration(spec))
+            register_here(briefing.registrations)
             recipe: Recipe = pickle.loads(briefing.pickled_recipe)
         except BaseException as error:
             # Unpickling imports the user's modules, so anything can be raised here.
@@ -268,11 +264,3 @@ def _why_unsendable(value: Any, path: str = "") -> str:
                     return why
         return f"{path or 'it'}: {type(error).__name__}: {error}"
     return ""
-
-
-def _registration(spec: EnvSpec) -> dict[str, Any]:
-    names = (
-        "id", "entry_point", "reward_threshold", "nondeterministic", "max_episode_steps", "order_enforce",
-        "disable_env_checker", "additional_wrappers", "vector_entry_point", "kwargs",
-    )  # fmt: skip
-    return {name: getattr(spec, name) for name in names}
