@@ -32,7 +32,7 @@ def test_a_worker_that_dies_is_noticed_the_portable_way_too() -> None:
         """
         import shoal
         from tests.envs import DyingEnv
-        envs = shoal.ParallelEnv([DyingEnv] * 2, backend="shm", num_workers=2)
+        envs = shoal.ParallelEnv([DyingEnv] * 2, backend="shm", num_workers=2, on_fault="raise")
         envs.reset()
         try:
             envs.step([0, 4])

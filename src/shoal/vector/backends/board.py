@@ -64,9 +64,10 @@ class Board:
         return self._buffer.fd
 
     def clear(self, worker: int) -> None:
-        """Forget what a former worker in this place has written."""
-        for word in range(worker * STRIDE, (worker + 1) * STRIDE):
-            self._words[word] = 0
+        """Forget what a former worker in this place has written, except how many have arrived: that counts for all."""
+        for word in range(STRIDE):
+            if word != ARRIVED:
+                self._words[worker * STRIDE + word] = 0
         self._mail_read[worker] = 0
 
     def progress(self, worker: int) -> int | None:
@@ -125,8 +126,7 @@ class Desk:
         self.words = words[worker * STRIDE : (worker + 1) * STRIDE]
         self._board = words
         self.progress = self.words[PROGRESS : PROGRESS + 1]
-        self._last_order = self.words[ORDERED]
-        self._mail_read = self.words[SENT]
+        self._last_order = self._mail_read = 0  # what has been asked before it sat down is asked still
         self._patience = SPIN_SECONDS if spins else 0.0
         self._last_wait = self._arrived = 0.0
 

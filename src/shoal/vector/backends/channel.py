@@ -216,6 +216,10 @@ class WorkerChannel:
             if self._desk is not None:
                 self._desk.mail_sent()
 
+    def move_to(self, desk: Desk | None) -> None:
+        """Look at another place of the board from now on."""
+        self._desk = desk
+
     def receive(self) -> Frame | None:
         """The next command, or ``None`` when the caller is gone."""
         while True:

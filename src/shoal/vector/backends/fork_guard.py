@@ -1,7 +1,10 @@
 """Descriptors that belong to the caller alone.
 
 A socket counts as closed only when nobody holds it any more. A child that somebody forks from the caller inherits the
-caller's ends, and would keep workers waiting for a caller that is gone. So every forked child closes them first.
+caller's ends, and would keep workers waiting for a caller that is gone. So every forked child gives them up first.
+
+It does not close them but puts ``/dev/null`` in their place: the child has copies of the objects that will close these
+numbers some day, and by then a number might be that of something else.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ _owned: set[int] = set()
 
 
 def own(descriptor: int) -> int:
-    """Close this descriptor in every process that will be forked from this one."""
+    """Give up this descriptor in every process that will be forked from this one."""
     _owned.add(descriptor)
     return descriptor
 
@@ -22,14 +25,15 @@ def disown(descriptor: int) -> None:
     _owned.discard(descriptor)
 
 
-def _close_owned() -> None:
+def _give_up_owned() -> None:
+    if not _owned:
+        return
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for descriptor in _owned:
-        try:
-            os.close(descriptor)
-        except OSError:
-            pass  # closed already
+        os.dup2(null, descriptor, inheritable=False)
+    os.close(null)
     _owned.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_owned)
+    os.register_at_fork(after_in_child=_give_up_owned)

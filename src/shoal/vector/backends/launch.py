@@ -9,12 +9,14 @@
 
 None of them imports the caller's ``__main__``: factories travel by value, so a script needs no
 ``if __name__ == "__main__"``. Every worker leads a process group of its own: a Ctrl-C in the terminal does not reach it,
-and ending the group ends whatever the environments have started.
+and ending the group ends whatever the environments have started. What has left the group is ended with a worker that is killed,
+by a worker that is closed, and in any case with the nursery.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import socket
@@ -23,22 +25,37 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 from shoal.vector.backends.base import StartMethod
+from shoal.vector.backends.descendants import descendants_of, end_all, end_group
 from shoal.vector.backends.fork_guard import disown, own
+from shoal.vector.backends.lifeline import Leash, Lifeline, is_broken
+from shoal.vector.backends.limits import peak_bytes, why_no_process
 from shoal.vector.backends.shared_buffer import is_portable
 from shoal.vector.backends.worker import Post, serve
 from shoal.vector.errors import WorkerError
 
+logger = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 3.0
 _ONE_THREAD = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
     "BLIS_NUM_THREADS",
 )  # fmt: skip
-_BOOT = (
-    "import json, sys; boot = json.loads(sys.argv[1]); sys.path[:] = boot['path']; sys.argv[:] = boot['argv']; "
-    "from shoal.vector.backends import {module}; {module}.{entry}(boot)"
-)
+# The first that a new interpreter does is to look whether its caller is still there: importing all of Shoal takes a while.
+_BOOT = """
+import json, os, select, sys
+boot = json.loads(sys.argv[1])
+poll = select.poll()
+boot["leash_fd"] < 0 or poll.register(boot["leash_fd"], select.POLLIN)
+poll.poll(0) and os._exit(1)
+sys.path[:] = boot["path"]
+sys.argv[:] = boot["argv"]
+from shoal.vector.backends import {module}
+{module}.{entry}(boot)
+"""
 
 
 def worker_environment() -> dict[str, str]:
@@ -52,10 +69,17 @@ def worker_environment() -> dict[str, str]:
     return environment
 
 
-Ending = tuple[bool, int | None]
-"""Whether a process has ended, and its exit code where that is known; negative for a signal."""
+class Ending(NamedTuple):
+    """Whether a process has ended, and how."""
 
-_RUNS: Ending = (False, None)
+    has_ended: bool
+    exit_code: int | None = None
+    """Negative for a signal; ``None`` where nobody could tell."""
+    peak_memory: int | None = None
+    """How many bytes it has held at most, where that is known."""
+
+
+_RUNS = Ending(False)
 
 
 class Process:
@@ -64,6 +88,7 @@ class Process:
     def __init__(self, pid: int, ask: Callable[[], Ending]) -> None:
         self.pid = pid
         self.exit_code: int | None = None
+        self.peak_memory: int | None = None
         self.ended = False
         self._ask = ask
         self.sentinel = -1
@@ -77,8 +102,16 @@ class Process:
     def check(self) -> bool:
         """Whether it has ended."""
         if not self.ended:
-            self.ended, self.exit_code = self._ask()
+            self.ended, self.exit_code, self.peak_memory = self._ask()
+            if self.ended and self.exit_code is None and not self._is_gone():
+                self.ended = False  # who was to tell how it ends is gone, but it is not
         return self.ended
+
+    def _is_gone(self) -> bool:
+        """Whether the process is there no longer, even if nobody can tell how it ended."""
+        if self.sentinel >= 0:
+            return is_broken(self.sentinel)
+        return not _exists(self.pid)
 
     def wait(self, deadline: float) -> bool:
         """Wait until it has ended or the deadline (of the monotonic clock) has passed; returns whether it has ended."""
@@ -90,15 +123,10 @@ class Process:
 
     def kill(self) -> None:
         """End it and everything it has started."""
-        try:
-            os.killpg(self.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass  # gone already, or so young that it does not lead its group yet
-        if not self.ended:
-            try:
-                os.kill(self.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        # What has left its group can only be found as long as the process is there.
+        found = [] if self.ended or self._is_gone() else [self.pid, *descendants_of(self.pid)]
+        end_group(self.pid)
+        end_all(found)
 
     def forget(self) -> None:
         """Give up the descriptor."""
@@ -112,7 +140,7 @@ class Launcher(Protocol):
     """Starts workers, one at a time."""
 
     def launch(self, post: Post) -> Process:
-        """Start one worker. The caller closes ``post.channel_fd`` afterwards."""
+        """Start one worker, or say in a :class:`WorkerError` why not. The caller closes ``post.channel_fd`` afterwards."""
 
     def close(self) -> None:
         """Give up what the launcher itself holds, after its workers have ended."""
@@ -128,16 +156,26 @@ def make_launcher(start_method: StartMethod) -> Launcher:
     return kinds[start_method]()
 
 
-def _start_python(module: str, entry: str, boot: dict[str, object], pass_fds: list[int]) -> subprocess.Popen[bytes]:
+def _start_python(
+    module: str, entry: str, boot: dict[str, object], pass_fds: list[int], lifeline_fd: int
+) -> subprocess.Popen[bytes]:
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    boot = {**boot, "path": sys.path, "argv": sys.argv}
-    return subprocess.Popen(
-        [sys.executable, *flags, "-c", _BOOT.format(module=module, entry=entry), json.dumps(boot)],
-        stdin=subprocess.DEVNULL,
-        env=worker_environment(),
-        pass_fds=[fd for fd in pass_fds if fd >= 0],
-        process_group=0,
-    )
+    leash = Leash(lifeline_fd)
+    try:
+        boot = {**boot, "path": sys.path, "argv": sys.argv, "leash_fd": leash.fd}
+        popen = subprocess.Popen(
+            [sys.executable, *flags, "-c", _BOOT.format(module=module, entry=entry), json.dumps(boot)],
+            stdin=subprocess.DEVNULL,
+            env=worker_environment(),
+            pass_fds=[*pass_fds, *leash.fds],
+            process_group=0,
+        )
+        leash.tie(popen.pid)
+    except OSError as error:
+        raise WorkerError(why_no_process(error)) from error
+    finally:
+        leash.drop()
+    return popen
 
 
 class SpawnLauncher:
@@ -146,14 +184,22 @@ class SpawnLauncher:
     def launch(self, post: Post) -> Process:
         """Start one worker."""
         boot: dict[str, object] = {"post": asdict(post)}
-        popen = _start_python("launch", "spawned", boot, [post.channel_fd, post.board_fd, post.arena_fd])
-        return Process(popen.pid, lambda: (popen.poll() is not None, popen.returncode))
+        popen = _start_python("launch", "spawned", boot, list(post.descriptors().values()), post.lifeline_fd)
+
+        def ask() -> Ending:
+            # Not Popen, which says 0 where somebody else has waited for the process.
+            ending = _reap(popen.pid)
+            if ending.has_ended:
+                popen.returncode = ending.exit_code or 0  # so that Popen does not ask
+            return ending
+
+        return Process(popen.pid, ask)
 
     def close(self) -> None:
         """Nothing is held."""
 
 
-def spawned(boot: dict[str, dict[str, Any]]) -> None:
+def spawned(boot: dict[str, Any]) -> NoReturn:
     """Where a spawned worker begins."""
     serve(Post(**boot["post"]))
 
@@ -163,11 +209,16 @@ class ForkLauncher:
 
     def launch(self, post: Post) -> Process:
         """Start one worker."""
-        sys.stdout.flush()
-        sys.stderr.flush()
-        pid = os.fork()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            raise WorkerError(why_no_process(error)) from error
         if pid == 0:
             try:
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
                 os.setpgid(0, 0)
                 serve(post)
             finally:
@@ -189,41 +240,96 @@ def _lead_own_group(pid: int) -> None:
 
 def _reap(pid: int) -> Ending:
     try:
-        done, status = os.waitpid(pid, os.WNOHANG)
+        done, status, usage = os.wait4(pid, os.WNOHANG)
     except ChildProcessError:
-        return True, None  # somebody else has waited for all children
-    return (True, os.waitstatus_to_exitcode(status)) if done else _RUNS
+        return Ending(True)  # somebody else has waited for all children
+    return Ending(True, os.waitstatus_to_exitcode(status), peak_bytes(usage.ru_maxrss)) if done else _RUNS
+
+
+class _NurseryGone(Exception):
+    """The nursery does not answer any more."""
 
 
 class NurseryLauncher:
     """Workers forked from a process that has nothing but imports in it.
 
-    The nursery answers each request with a pid, and reports every exit code, over one socket.
+    If that process is gone, its workers go on, and the next one is forked from a new nursery.
     """
 
     def __init__(self) -> None:
+        self._nurseries: list[_Nursery] = []
+        """The last one is in use; workers of the others may still be there."""
+
+    def launch(self, post: Post) -> Process:
+        """Ask for one worker."""
+        if not self._nurseries:
+            self._nurseries.append(_Nursery())
+        nursery = self._nurseries[-1]
+        try:
+            return nursery.launch(post)
+        except _NurseryGone:
+            nursery.close()
+            if nursery.is_new:
+                raise WorkerError(
+                    "the process that starts workers ended before it could start one "
+                    f"(exit code {nursery.exit_code}); what it printed says why. "
+                    'start_method="spawn" does without it.'
+                ) from None
+        logger.warning(
+            "the process from which workers are forked (pid %d) is gone, and is replaced. Its workers go on, but how they will "
+            "end cannot be known.", nursery.pid,
+        )  # fmt: skip
+        self._nurseries.append(_Nursery())
+        return self.launch(post)
+
+    def close(self) -> None:
+        """End the nursery."""
+        for nursery in self._nurseries:
+            nursery.close()
+
+
+class _Nursery:
+    """The caller's end of a nursery, which answers each request with a pid, and reports every exit code, over one socket."""
+
+    def __init__(self) -> None:
+        self._lifeline = Lifeline()
         ours, theirs = socket.socketpair()
         own(ours.fileno())
         self._control = ours
         self._unread = b""
-        self._exits: dict[int, int] = {}
-        self._popen = _start_python("nursery", "begin", {"control_fd": theirs.fileno()}, [theirs.fileno()])
-        theirs.close()
+        self._endings: dict[int, Ending] = {}
+        self.is_new = True
+        """Whether it has never answered."""
+        try:
+            with theirs:
+                boot: dict[str, object] = {"control_fd": theirs.fileno()}
+                self._popen = _start_python("nursery", "begin", boot, [theirs.fileno()], self._lifeline.fd)
+        except BaseException:
+            self._let_go()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._popen.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it has ended."""
+        return self._popen.returncode
 
     def launch(self, post: Post) -> Process:
         """Ask for one worker."""
-        descriptors = [fd for fd in (post.channel_fd, post.board_fd, post.arena_fd) if fd >= 0]
+        descriptors = list(post.descriptors().values())
         try:
             socket.send_fds(self._control, [json.dumps(asdict(post)).encode() + b"\n"], descriptors)
-            while "pid" not in (message := self._read(block=True)):
+            while "ended" in (message := self._read(block=True)):
                 self._note(message)
-        except (OSError, EOFError):
-            self._popen.kill()
-            raise WorkerError(
-                "the process that starts workers ended before it could start one "
-                f"(exit code {self._popen.wait()}); what it printed says why. "
-                'start_method="spawn" does without it.'
-            ) from None
+        except (BrokenPipeError, ConnectionResetError, EOFError):
+            raise _NurseryGone from None
+        self.is_new = False
+        if "errno" in message:
+            raise WorkerError(why_no_process(OSError(message["errno"], os.strerror(message["errno"]))))
         pid = message["pid"]
         return Process(pid, lambda: self._ending(pid))
 
@@ -232,13 +338,11 @@ class NurseryLauncher:
             while message := self._read(block=False):
                 self._note(message)
         except (OSError, EOFError):
-            # Nobody is left who could tell; whether the process is there is all that can be known.
-            if pid not in self._exits and not _exists(pid):
-                return True, None
-        return (True, self._exits[pid]) if pid in self._exits else _RUNS
+            return self._endings.get(pid, Ending(True))  # nobody is left who could tell more
+        return self._endings.get(pid, _RUNS)
 
     def _note(self, message: dict[str, int]) -> None:
-        self._exits[message["ended"]] = message["code"]
+        self._endings[message["ended"]] = Ending(True, message["code"], message["peak"])
 
     def _read(self, *, block: bool) -> dict[str, int]:
         while b"\n" not in self._unread:
@@ -254,20 +358,26 @@ class NurseryLauncher:
         return message
 
     def close(self) -> None:
-        """End the nursery."""
-        if self._control.fileno() >= 0:
-            disown(self._control.fileno())
-            self._control.close()
+        """End it, and all that is still there of what it has started."""
+        self._let_go()
         try:
-            self._popen.wait(timeout=2.0)
+            self._popen.wait(timeout=PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             self._popen.kill()
             self._popen.wait()
+
+    def _let_go(self) -> None:
+        if self._control.fileno() >= 0:
+            disown(self._control.fileno())
+            self._control.close()
+        self._lifeline.close()
 
 
 def _exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1] != "Z"
     except ProcessLookupError:
         return False
-    return True
+    except OSError:
+        return True  # a system that cannot tell more

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from shoal.vector.backends.fork_guard import disown, own
 from shoal.vector.backends.patience import SPIN_SECONDS, look
 from shoal.vector.backends.shared_buffer import is_portable
+from shoal.vector.interrupts import allowed
 
 ASK_SECONDS = 0.25
 
@@ -83,7 +84,8 @@ class EpollWaiter:
         found, waited = look(self._look, patience if self._last_wait < SPIN_SECONDS else 0.0)
         if not found and timeout != 0:
             begin = time.perf_counter()
-            found = self._epoll.poll(timeout)
+            with allowed:  # nothing has been taken yet, so nothing is lost
+                found = self._epoll.poll(timeout)
             waited += time.perf_counter() - begin
         self._last_wait = waited
         channels, sentinels = self._channels, self._sentinels
@@ -122,7 +124,8 @@ class PortableWaiter:
         self._selector.modify(self._channels[worker], events, worker)
 
     def wait(self, timeout: float | None) -> Ready:
-        found = self._selector.select(ASK_SECONDS if timeout is None else min(timeout, ASK_SECONDS))
+        with allowed:
+            found = self._selector.select(ASK_SECONDS if timeout is None else min(timeout, ASK_SECONDS))
         return Ready([key.data for key, _ in found], [] if found else list(self._channels))
 
     def fileno(self) -> int | None:

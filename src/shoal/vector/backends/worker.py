@@ -14,7 +14,6 @@ It receives one command at a time, runs it and replies. When the socket closes, 
 
 from __future__ import annotations
 
-import faulthandler
 import io
 import logging
 import multiprocessing
@@ -24,7 +23,7 @@ import signal
 import socket
 import sys
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NoReturn
 
 import cloudpickle
@@ -32,11 +31,14 @@ import cloudpickle
 from shoal.vector.backends.base import Recipe
 from shoal.vector.backends.board import Desk
 from shoal.vector.backends.channel import ARRIVAL, LOG, MAX_PICKLED, REPLY, RING, Frame, WorkerChannel
+from shoal.vector.backends.descendants import COOKIE, descendants_of, end_all
+from shoal.vector.backends.last_words import leave_in
+from shoal.vector.backends.lifeline import end_together, hold_on, is_broken
+from shoal.vector.backends.limits import volunteer_for_oom
 from shoal.vector.backends.remote_log import LogSettings, forward_logs
-from shoal.vector.backends.serial import private_arena
 from shoal.vector.backends.shared_buffer import map_shared
 from shoal.vector.failures import Failure
-from shoal.vector.layout import Arena, pack, unpack
+from shoal.vector.layout import Arena, pack, private_arena, unpack
 from shoal.vector.messages import EACH, Attachment, Command, Op, Outcome, Steps, one_by_one
 from shoal.vector.observations import ContractViolation
 from shoal.vector.registrations import register_here
@@ -56,6 +58,9 @@ class Post:
     generation: int
     channel_fd: int
     board_fd: int
+    lifeline_fd: int
+    words_fd: int
+    """Where its last words go."""
     arena_fd: int
     """-1 where the arena is not shared."""
     uses_board: bool
@@ -64,6 +69,11 @@ class Post:
     """Whether to look around for a moment before sleeping."""
     processor: int
     """The one to run on, or -1 for any."""
+
+    def descriptors(self) -> dict[str, int]:
+        """What it inherits, by name."""
+        named = {name: value for name, value in asdict(self).items() if name.endswith("_fd")}
+        return {name: fd for name, fd in named.items() if fd >= 0}
 
 
 @dataclass(frozen=True)
@@ -92,7 +102,7 @@ def serve(post: Post) -> NoReturn:
     """The whole life of a worker process."""
     exit_code = 1
     try:
-        _settle_in(post.processor)
+        _settle_in(post)
         desk = Desk(post.board_fd, post.worker, spins=post.spins)
         board_desk = desk if post.uses_board else None
         channel = WorkerChannel(socket.socket(fileno=post.channel_fd), board_desk, spins=post.spins)
@@ -103,25 +113,44 @@ def serve(post: Post) -> NoReturn:
     except BaseException:
         traceback.print_exc()  # a fault of ours; the caller learns that this process has ended
     finally:
-        logging.shutdown()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # Threads that an environment left behind must not keep the process.
-        os._exit(exit_code)
+        _leave(post, exit_code)
 
 
-def _settle_in(processor: int) -> None:
-    if processor >= 0:
-        os.sched_setaffinity(0, {processor})
+def _settle_in(post: Post) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's to judge
+    hold_on(post.lifeline_fd)
+    # What a forked worker has of the caller's, and what the caller may have blocked, is not for this process.
+    signal.set_wakeup_fd(-1)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    # A terminal may be set to stop who prints to it from another process group.
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    os.environ[COOKIE] = str(os.getpid())
+    volunteer_for_oom()
+    if post.processor >= 0:
+        os.sched_setaffinity(0, {post.processor})
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - what a forked worker has may hold what the caller has read
     # What an environment prints should be seen when it prints it, and not be lost if its process is killed.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
-    if not faulthandler.is_enabled():
-        faulthandler.enable()
+    leave_in(post.words_fd)
+
+
+def _leave(post: Post, exit_code: int) -> NoReturn:
+    """End, whatever environments have done to this process, and leave nothing that they have started."""
+    try:
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except Exception:
+        pass  # an environment has closed them, or they were never there
+    end_all(descendants_of(os.getpid()))
+    if is_broken(post.lifeline_fd):
+        end_together(os.getpid())  # nobody else will end the rest of the group
+    # Threads that an environment left behind must not keep the process.
+    os._exit(exit_code)
 
 
 class Worker:
@@ -140,12 +169,34 @@ class Worker:
         while (frame := self._channel.receive()) is not None:
             if frame.kind == Op.CLOSE:
                 break
-            if frame.kind in EACH:
+            if frame.kind == Op.PREPARE:
+                self._prepare(frame)
+            elif frame.kind == Op.TAKE_PLACE:
+                self._take_place(frame)
+            elif frame.kind in EACH:
                 self._carry_out_each(frame)
             else:
                 self._reply(frame, self._carry_out(frame))
         if hasattr(self, "_runner"):
             self._runner.slice.close()
+
+    def _prepare(self, frame: Frame) -> None:
+        """Import what a worker imports, ahead of time. If that fails it will fail again, and be reported then."""
+        try:
+            briefing: Briefing = pickle.loads(frame.pickled)
+            register_here(briefing.registrations)
+            pickle.loads(briefing.pickled_recipe)
+        except BaseException:
+            logger.debug("a spare worker could not prepare itself", exc_info=True)
+
+    def _take_place(self, frame: Frame) -> None:
+        """Sit down where another worker has been. The caller has cleared its desk."""
+        fields: dict[str, Any] = pickle.loads(frame.pickled)
+        self._post = replace(self._post, **fields)
+        if self._post.processor >= 0:
+            os.sched_setaffinity(0, {self._post.processor})
+        self._desk = Desk(self._post.board_fd, self._post.worker, spins=self._post.spins)
+        self._channel.move_to(self._desk if self._post.uses_board else None)
 
     def _carry_out(self, frame: Frame) -> Outcome:
         if frame.kind == STEP and not frame.pickled and not frame.raw:
@@ -194,7 +245,9 @@ class Worker:
             # Unpickling imports the user's modules, so anything can be raised here.
             return Outcome([], [], [Failure.of(error, env_index=self._post.first_row, phase="construct")], [])
         logger.debug("worker %d (pid %d) makes environments %s", self._post.worker, os.getpid(), recipe.rows)
-        self._runner = Runner(recipe.rows, recipe.env_fns, self._desk.progress, in_process=False)
+        self._runner = Runner(
+            recipe.rows, recipe.env_fns, self._desk.progress, in_process=False, entropy=recipe.entropy
+        )
         return self._runner.execute(Command(frame.sequence, Op.CONSTRUCT))
 
     def _attach(self, attachment: Attachment) -> None:
@@ -202,7 +255,7 @@ class Worker:
             self._arena = Arena(attachment.layout, map_shared(self._post.arena_fd))
         else:
             attachment = replace(attachment, num_slots=1)  # what was sent away need not be kept
-            self._arena = private_arena(attachment)
+            self._arena = private_arena(attachment.layout)
         self._runner.attach(attachment, self._arena)
 
     def _reply(self, frame: Frame, outcome: Outcome) -> None:

@@ -1,0 +1,229 @@
+"""Ctrl-C at every possible moment: nothing hangs, nothing is done twice, no reply is lost."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from shoal import ParallelEnv
+from shoal.vector.interrupts import allowed, postponed
+from tests.envs import counting
+
+OURS = "shoal.vector."
+
+
+class InterruptAt:
+    """Sends SIGINT to this process when so many instructions, or lines, of Shoal have been run."""
+
+    def __init__(self, moment: int, *, instructions: bool) -> None:
+        self._left = moment
+        self._instructions = instructions
+        self.has_come = False
+
+    def __enter__(self) -> InterruptAt:
+        self._before = sys.gettrace()
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before)
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        if not frame.f_globals.get("__name__", "").startswith(OURS):
+            return None
+        frame.f_trace_opcodes = self._instructions
+        if event == ("opcode" if self._instructions else "line"):
+            self._left -= 1
+            if self._left == 0:
+                self.has_come = True
+                signal.raise_signal(signal.SIGINT)
+        return self._trace
+
+
+def moments(act: Callable[[], object], *, instructions: bool, every: int = 1) -> Iterator[int]:
+    """All moments at which ``act`` can be interrupted, one after the other; the caller acts in between."""
+    moment = 1
+    while True:
+        with InterruptAt(moment, instructions=instructions) as interrupt:
+            try:
+                act()
+            except KeyboardInterrupt:
+                assert interrupt.has_come
+            else:
+                assert not interrupt.has_come, f"the interrupt at moment {moment} was swallowed"
+                return
+        yield moment
+        moment += every
+
+
+@contextmanager
+def made(backend: str, **keywords: Any) -> Iterator[ParallelEnv]:
+    with ParallelEnv([counting(100_000)] * 4, backend=backend, num_workers=2, start_method="fork", **keywords) as envs:
+        envs.reset()
+        yield envs
+
+
+def finish_step(envs: ParallelEnv) -> int | None:
+    """Wait for a step that was interrupted, if it was begun; returns how many steps there have been, if it tells."""
+    if envs._pending is None:
+        return None
+    observation, *_ = envs.step_wait(timeout=20)
+    return together(observation)
+
+
+def together(observation: Any) -> int:
+    counts = set(observation[:, 0].tolist())
+    assert len(counts) == 1, f"some have taken a step that others have not: {counts}"
+    return int(counts.pop())
+
+
+def check_steps(envs: ParallelEnv, *, instructions: bool, every: int = 1) -> None:
+    so_far = num_moments = num_resumed = 0
+    for _ in moments(lambda: envs.step([0] * 4), instructions=instructions, every=every):
+        num_moments += 1
+        resumed = finish_step(envs)
+        if resumed is not None:
+            num_resumed += 1
+            assert resumed == so_far + 1, "the results are those of the interrupted step"
+            so_far = resumed
+        observation, *_ = envs.step([0] * 4)
+        count = together(observation)
+        # It was not begun, or it was done and its results were on their way to the caller.
+        assert count == so_far + 1 or (resumed is None and count == so_far + 2)
+        so_far = count
+    assert num_moments > 30
+    assert num_resumed > num_moments / 4
+    assert envs.stats.restarts == 0
+
+
+@pytest.mark.parametrize("on_fault", ["restore", "raise"])
+def test_a_step_that_is_interrupted_at_any_line(process_backend: str, on_fault: str) -> None:
+    with made(process_backend, on_fault=on_fault) as envs:
+        check_steps(envs, instructions=False, every=1 if on_fault == "restore" else 3)
+
+
+@pytest.mark.slow
+def test_a_step_that_is_interrupted_at_any_instruction(process_backend: str) -> None:
+    with made(process_backend) as envs:
+        check_steps(envs, instructions=True, every=7)
+
+
+def test_a_reset_that_is_interrupted_at_any_line(process_backend: str) -> None:
+    with made(process_backend) as envs:
+        for _ in moments(lambda: envs.reset(seed=3), instructions=False, every=5):
+            if envs._pending is not None:
+                observation, _ = envs.reset_wait(timeout=20)
+                assert observation[:, 0].tolist() == [0] * 4
+            observation, *_ = envs.step([0] * 4)
+            together(observation)
+
+
+def test_a_call_that_is_interrupted_at_any_line(process_backend: str) -> None:
+    with made(process_backend) as envs:
+        for _ in moments(lambda: envs.call("describe"), instructions=False):
+            if envs._pending is not None:
+                assert envs.call_wait(timeout=20) == ("plain:0",) * 4
+        assert envs.call("describe") == ("plain:0",) * 4
+
+
+def test_sending_and_receiving_that_is_interrupted_at_any_line(process_backend: str) -> None:
+    def send_and_receive() -> None:
+        envs.send([0] * 4)
+        receive_all()
+
+    def receive_all() -> None:
+        while envs.num_under_way:
+            envs.recv(timeout=20)
+
+    with made(process_backend) as envs:
+        before = envs.get_attr("count")
+        for _ in moments(send_and_receive, instructions=False, every=5):
+            receive_all()
+            after = envs.get_attr("count")
+            assert after in (before, tuple(count + 1 for count in before)), "all have taken one step, or none"
+            before = after
+
+
+def test_closing_that_is_interrupted_at_any_line(process_backend: str) -> None:
+    made = [ParallelEnv([counting()] * 2, backend=process_backend, num_workers=1, start_method="fork")]
+    num_moments = 0
+    for _ in moments(lambda: made[-1].close(), instructions=False, every=7):
+        num_moments += 1
+        made[-1].close()
+        assert made[-1].closed
+        made.append(ParallelEnv([counting()] * 2, backend=process_backend, num_workers=1, start_method="fork"))
+    assert made[-1].closed
+    assert num_moments > 20
+
+
+def test_the_handler_of_the_program_is_called_and_put_back(process_backend: str) -> None:
+    called = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        called.append(number)
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        with made(process_backend) as envs:
+            for moment in range(5, 65, 20):
+                with InterruptAt(moment, instructions=False):
+                    envs.step([0] * 4)
+                assert signal.getsignal(signal.SIGINT) is handle
+        assert called == [signal.SIGINT] * 3
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_interrupts_are_noted_and_raised_when_they_may_be() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        with postponed:
+            signal.raise_signal(signal.SIGINT)
+            with postponed:
+                signal.raise_signal(signal.SIGINT)
+            done = 1
+    assert done == 1
+    with pytest.raises(KeyboardInterrupt):
+        with postponed:
+            signal.raise_signal(signal.SIGINT)
+            with allowed:
+                done = 2
+    assert done == 1
+    with pytest.raises(KeyboardInterrupt):
+        with postponed:
+            with allowed:
+                signal.raise_signal(signal.SIGINT)
+                done = 3
+    with pytest.raises(KeyboardInterrupt):
+        with postponed:
+            signal.raise_signal(signal.SIGINT)
+            postponed.heed()
+            done = 4
+    assert done == 1
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_interrupt_that_is_not_heeded_for_long_is_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.vector.interrupts.PATIENCE_SECONDS", -1.0)
+    with pytest.raises(KeyboardInterrupt):
+        with postponed:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            pytest.fail("it should have been raised")
+
+
+def test_who_ignores_interrupts_goes_on_ignoring_them(process_backend: str) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with made(process_backend) as envs:
+            with InterruptAt(30, instructions=False) as interrupt:
+                envs.step([0] * 4)
+            assert interrupt.has_come
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
