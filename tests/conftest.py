@@ -32,7 +32,24 @@ settings.register_profile(
 settings.load_profile("shoal")
 
 
-LONG = ("tests/adapters/", "tests/testing/", "tests/test_documentation.py", "tests/cli/")
+LONG = (
+    "tests/adapters/",
+    "tests/testing/",
+    "tests/test_documentation.py",
+    "tests/cli/",
+    "tests/vector/test_killed_often.py",
+    "tests/vector/test_planned_restarts.py",
+    "tests/vector/test_interrupts.py",
+    "tests/vector/test_orphans.py",
+    "tests/vector/test_odd_environments.py",
+    "tests/vector/test_signals.py",
+    "tests/vector/test_resources.py",
+    "tests/vector/test_shortening.py",
+    "tests/vector/test_fault_matrix.py",
+    "tests/vector/test_fallback.py",
+    "tests/vector/test_lost_episodes.py",
+    "tests/vector/test_post_mortem.py",
+)
 """Where tests are thorough rather than quick."""
 
 

@@ -451,7 +451,9 @@ def test_closing_with_environments_under_way_is_quiet_and_quick(make: Make) -> N
 def test_a_worker_that_dies_under_way_is_reported(process_backend: str) -> None:
     from tests.envs import DyingEnv
 
-    with ParallelEnv([DyingEnv] * 2, backend=process_backend, num_workers=2, start_method="fork") as envs:
+    with ParallelEnv(
+        [DyingEnv] * 2, backend=process_backend, num_workers=2, start_method="fork", on_fault="raise"
+    ) as envs:
         envs.reset(seed=0)
         envs.send([4], [1])
         with pytest.raises(shoal.WorkerDied, match="while stepping environment 1"):

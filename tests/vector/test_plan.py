@@ -8,22 +8,23 @@ import pytest
 
 from shoal import BackendUnavailable, ParallelEnv
 from shoal.vector import backends, cpus, plan
+from shoal.vector.engine import Engine
 from tests.envs import counting
 
 
 def test_auto_is_serial_where_processes_gain_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert plan.make_plan(1, "auto", None, None).backend == "serial"
+    assert plan.make_plan(1, Engine(backend="auto")).backend == "serial"
     monkeypatch.setattr(plan, "usable_cpus", lambda: 1)
-    assert plan.make_plan(64, "auto", None, None).reason == "there is one processor, which a plain loop uses best"
+    assert plan.make_plan(64, Engine(backend="auto")).reason == "there is one processor, which a plain loop uses best"
 
 
 def test_auto_uses_every_processor_but_no_more_workers_than_environments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "usable_cpus", lambda: 8)
-    chosen = plan.make_plan(64, "auto", None, None)
+    chosen = plan.make_plan(64, Engine(backend="auto"))
     assert (chosen.backend, chosen.num_workers) == ("shm", 8)
-    assert plan.make_plan(3, "shm", None, None).num_workers == 3
-    assert plan.make_plan(3, "shm", 50, None).num_workers == 3
-    assert plan.make_plan(3, "serial", 50, None).num_workers == 1
+    assert plan.make_plan(3, Engine(backend="shm")).num_workers == 3
+    assert plan.make_plan(3, Engine(backend="shm", num_workers=50)).num_workers == 3
+    assert plan.make_plan(3, Engine(backend="serial", num_workers=50)).num_workers == 1
 
 
 def test_without_processes_auto_is_serial_and_others_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def test_a_dead_worker_is_named_with_its_environment_and_signal(
     process_backend: str, method: str, how: str, said: str
 ) -> None:
     fns: list[Any] = [counting(100), counting(100), functools.partial(DyingEnv, how), counting(100)]
-    envs = ParallelEnv(fns, backend=process_backend, num_workers=2, start_method=method)
+    envs = ParallelEnv(fns, backend=process_backend, num_workers=2, start_method=method, on_fault="raise")
     envs.reset()
     with pytest.raises(WorkerDied, match=said) as caught:
         envs.step([0, 0, 4, 0])
@@ -50,7 +50,7 @@ def test_a_worker_that_dies_while_making_environments_is_reported(process_backen
 
 
 def test_a_worker_killed_while_idle_is_reported_at_the_next_step(process_backend: str) -> None:
-    envs = ParallelEnv([counting(100)] * 2, backend=process_backend)
+    envs = ParallelEnv([counting(100)] * 2, backend=process_backend, on_fault="raise")
     envs.reset()
     os.kill(envs._pool.backend.pid(0), 9)  # type: ignore[attr-defined]
     with pytest.raises(WorkerDied, match="worker 0 .* was killed by SIGKILL"):
@@ -59,12 +59,14 @@ def test_a_worker_killed_while_idle_is_reported_at_the_next_step(process_backend
 
 
 def test_a_step_beyond_its_deadline_ends_the_worker_and_names_the_environment(process_backend: str) -> None:
-    envs = ParallelEnv([HangingEnv] * 4, backend=process_backend, num_workers=2, step_timeout=1.5)
+    envs = ParallelEnv([HangingEnv] * 4, backend=process_backend, num_workers=2, step_timeout=1.5, on_fault="raise")
     envs.reset()
     envs.step([1, 0, 0, 0])
     with pytest.raises(
-        WorkerTimeout, match=r"environment 3 took longer than 1.5 s \(stepping it\); its worker was ended"
+        WorkerTimeout, match=r"environment 3 took longer than 1.5 s \(in step\(\)\); it was here:"
     ) as it:
         envs.step([0, 0, 0, 4])
     assert isinstance(it.value, TimeoutError)
+    assert re.search(r"envs.py.*, line \d+ in step", str(it.value)), "its stack is shown"
+    assert "Its worker was ended." in str(it.value)
     envs.close()

@@ -105,7 +105,7 @@ class ShoalVecEnv(VecEnv):
     def step_wait(self) -> VecEnvStepReturn:
         """Wait for the step, and return observations, rewards, dones and infos."""
         envs = self.parallel_env
-        outcome = envs._finish("step", None, envs.step_timeout, envs._on_reply)
+        outcome = envs._finish("step", None, envs._on_reply)
         # Batching infos, as Gymnasium does, forgets the types of numbers and costs time; SB3 wants one dictionary each.
         observation, reward, terminated, truncated, _ = envs._step_results(outcome._replace(infos=[]))
         done = terminated | truncated

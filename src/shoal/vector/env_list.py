@@ -19,8 +19,10 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
+from shoal.vector.branching import Branching
+from shoal.vector.engine import Engine
 from shoal.vector.errors import InvalidAction, InvalidActionType, ResetNeeded
-from shoal.vector.first_ready import Batch, FirstReady
+from shoal.vector.first_ready import Batch
 from shoal.vector.layout import Layout
 from shoal.vector.messages import Attachment, EnvFn, Op, Outcome, Steps
 from shoal.vector.observations import LooseValues, ObservationReader, shortened
@@ -38,7 +40,7 @@ class Results(NamedTuple):
     infos: list[dict[str, Any]]
 
 
-class EnvList(FirstReady):
+class EnvList(Branching):
     """Runs one environment per factory; they may all be different.
 
     Args:
@@ -66,7 +68,12 @@ class EnvList(FirstReady):
         check_groups: bool = True,
         tasks: TaskFunction | Sequence[Any] | None = None,
         isolate_rng: bool = False,
-        on_fault: str = "raise",
+        on_fault: str | None = None,
+        timeouts: Mapping[str, float | None] | None = None,
+        max_worker_memory: int | str | None = None,
+        max_worker_episodes: int | None = None,
+        replayable: bool | None = None,
+        in_process: Sequence[int] = (),
     ) -> None:
         self.closed = True
         env_fns = list(env_fns)
@@ -74,13 +81,20 @@ class EnvList(FirstReady):
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self._start(
             env_fns if turn is None else [TurnFactory(env_fn, turn) for env_fn in env_fns],
-            backend=backend,
-            num_workers=num_workers,
-            start_method=start_method,
-            step_timeout=step_timeout,
-            pin_workers=pin_workers,
-            isolate_rng=isolate_rng,
-            on_fault=on_fault,
+            Engine(
+                backend=backend,
+                num_workers=num_workers,
+                start_method=start_method,
+                step_timeout=step_timeout,
+                pin_workers=pin_workers,
+                isolate_rng=isolate_rng,
+                on_fault=on_fault,
+                timeouts=timeouts,
+                max_worker_memory=max_worker_memory,
+                max_worker_episodes=max_worker_episodes,
+                replayable=replayable,
+                in_process=in_process,
+            ),
         )
         try:
             censuses = self._pool.censuses
@@ -89,9 +103,7 @@ class EnvList(FirstReady):
             self.metadatas = [census.metadata for census in censuses]
             self._is_ready = np.array([census.was_reset for census in censuses])
             anything = Anything()
-            attachment = Attachment(
-                anything, anything, self.num_envs, self.autoreset_mode, self._task_source, self._pool.is_supervised
-            )
+            attachment = Attachment(anything, anything, self.num_envs, self.autoreset_mode, self._task_source)
             self._arena = self._pool.attach(attachment)
             self._observations = ObservationReader(Layout.of(anything, anything, self.num_envs), self._arena)
         except BaseException:
@@ -132,7 +144,7 @@ class EnvList(FirstReady):
             for worker, its in self._by_worker(rows).items()
         }
         self._begin("step", Op.STEP, payloads)
-        return self._settle(rows, self._finish("step", None, self.step_timeout))
+        return self._settle(rows, self._finish("step", None))
 
     def close(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Close all environments. What is not done after ``timeout`` seconds, or at once with ``terminate``, is ended."""
@@ -183,6 +195,16 @@ class EnvList(FirstReady):
     def _begin_episodes(self, rows: Sequence[int]) -> None:
         self._is_ready[list(rows)] = True
         self._groups.expect(rows)
+
+    def _kind(self) -> str:
+        spaces = [f"{seen} / {taken}" for seen, taken in zip(self.observation_spaces, self.action_spaces, strict=True)]
+        return f"environments with spaces {'; '.join(spaces)} and autoreset {self.autoreset_mode.value}"
+
+    def _go_on_from(self, is_ready: list[bool]) -> None:
+        self._is_ready[:] = is_ready
+
+    def _all_observations(self) -> list[Any]:
+        return list(self._observations.read_some(list(range(self.num_envs))))
 
     def _give_up(self, rows: Sequence[int]) -> None:
         self._is_ready[list(rows)] = False

@@ -16,9 +16,11 @@
     │   └── EnvContractError                 an environment returned what its spaces do not allow
     ├── WaitTimeout (TimeoutError)           a wait ended early; the work goes on, wait again
     └── WorkerError (RuntimeError)
+        ├── CannotStart                      no worker process could be started
         ├── WorkerDied                       a worker process ended by itself
         ├── WorkerTimeout (TimeoutError)     an environment overran its deadline; its worker was ended
         ├── WorkerCrashLoop                  replacements of a worker died too, again and again
+        │   └── PoisonStep                   one environment's step ended every worker that tried it
         ├── ReplayDiverged                   an environment did something else when it was brought back
         └── ProtocolError                    a worker sent something that is not a message
 
@@ -150,6 +152,10 @@ class WorkerError(ShoalError, RuntimeError):
     """A worker process, and not an environment's code, is at fault."""
 
 
+class CannotStart(WorkerError):
+    """No worker process could be started: there are too many processes, or too little memory."""
+
+
 class WorkerDied(WorkerError):
     """A worker process ended by itself."""
 
@@ -160,6 +166,10 @@ class WorkerTimeout(WorkerError, multiprocessing.TimeoutError, TimeoutError):
 
 class WorkerCrashLoop(WorkerError):
     """A worker was replaced, and its replacements died too, without getting any further."""
+
+
+class PoisonStep(WorkerCrashLoop):
+    """A step of one environment has ended its worker again and again, at last when it was taken alone."""
 
 
 class ReplayDiverged(WorkerError):

@@ -24,15 +24,17 @@ from typing import Any
 
 import gymnasium
 
-from shoal.vector.errors import AlreadyPending, Closed, ConfigurationError, NothingPending, WaitTimeout
+from shoal.vector.engine import Engine, care_of
+from shoal.vector.errors import AlreadyPending, CannotStart, Closed, ConfigurationError, NothingPending, WaitTimeout
 from shoal.vector.failures import raise_failures
 from shoal.vector.flights import Flights
 from shoal.vector.isolation import IsolatedFactory
 from shoal.vector.messages import Assignment, Call, EnvFn, Op, Outcome
 from shoal.vector.plan import Plan, make_plan, needs_processes
 from shoal.vector.pool import OnReply, Pool
-from shoal.vector.supervisor import Stats, Supervisor
+from shoal.vector.supervisor import Supervisor
 from shoal.vector.tasks import rows_of
+from shoal.vector.wards import Stats
 
 CLOSE_SECONDS = 5.0
 
@@ -46,38 +48,34 @@ class Face:
     """Which backend and how many workers, and why."""
     step_timeout: float | None
 
-    def _start(
-        self,
-        env_fns: Sequence[EnvFn],
-        *,
-        backend: str,
-        num_workers: int | None,
-        start_method: str | None,
-        step_timeout: float | None,
-        pin_workers: bool,
-        isolate_rng: bool,
-        on_fault: str,
-    ) -> None:
+    def _start(self, env_fns: Sequence[EnvFn], engine: Engine) -> None:
         self.closed = True  # until there is something to close
         self.env_fns = list(env_fns)
         _check_factories(self.env_fns)
         self.num_envs = len(self.env_fns)
-        self.plan = make_plan(self.num_envs, backend, num_workers, start_method)
-        self.on_fault = _checked_policy(on_fault)
-        self.step_timeout = _checked_timeout(step_timeout, self.plan.backend)
+        self.plan = make_plan(self.num_envs, engine)
+        care = care_of(engine, self.plan.backend)
+        self.on_fault, self.step_timeout = care.on_fault, care.deadlines.step
         self._pending: str | None = None
         self._wait_timed_out = False
-        if isolate_rng:
-            gives_back = not needs_processes(self.plan.backend)
-            env_fns = [IsolatedFactory(env_fn, row, gives_back) for row, env_fn in enumerate(self.env_fns)]
-        self._pool = Pool(
-            env_fns,
-            backend=self.plan.backend,
-            num_workers=self.plan.num_workers,
-            start_method=self.plan.start_method,
-            pin_workers=pin_workers,
-            on_fault=on_fault,
-        )
+        if engine.isolate_rng:
+            is_here = not needs_processes(self.plan.backend)
+            env_fns = [
+                IsolatedFactory(env_fn, row, is_here or row in self.plan.local_envs)
+                for row, env_fn in enumerate(self.env_fns)
+            ]
+        try:
+            self._pool = Pool(env_fns, self.plan, care, pin_workers=engine.pin_workers)
+        except CannotStart as error:
+            if engine.backend != "auto":
+                raise
+            warnings.warn(
+                f"all environments run in this process, one after the other: {error}", RuntimeWarning, stacklevel=4
+            )
+            self._start(self.env_fns, replace(engine, backend="serial", num_workers=None))
+            self.plan = replace(self.plan, reason=f"no worker process could be started ({error})")
+            return
+        self._interrupts = self._pool.interrupts
         self._flights = Flights(self._pool)
         # Closes when this object is collected or the program ends, whichever comes first.
         self._finalizer = weakref.finalize(self, self._pool.close, 1.0, quietly=True)
@@ -114,14 +112,26 @@ class Face:
         return tuple(values[row] for row in rows)
 
     def _begin_call(
-        self, rows: list[int], name: str | Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        rows: list[int],
+        name: str | Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        is_read: bool = False,
     ) -> None:
-        calls = {worker: Call(its, name, args, kwargs) for worker, its in self._by_worker(rows).items()}
+        calls = {worker: Call(its, name, args, kwargs, is_read) for worker, its in self._by_worker(rows).items()}
         self._begin("call", Op.CALL, calls)
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """An attribute of every environment."""
-        return self.call(name)
+        return self._read(name)
+
+    def _read(self, name: str) -> tuple[Any, ...]:
+        """As :meth:`call`, for what changes nothing."""
+        self._check_idle("call_async")
+        self._begin_call(list(range(self.num_envs)), name, (), {}, is_read=True)
+        return self.call_wait()
 
     def set_attr(self, name: str, values: Any, env_ids: Any = None) -> None:
         """Set an attribute of every environment, or of some.
@@ -146,7 +156,7 @@ class Face:
 
     def render(self) -> tuple[Any, ...]:
         """What every environment renders."""
-        return self.call("render")
+        return self._read("render")
 
     @property
     def envs(self) -> list[gymnasium.Env[Any, Any]]:
@@ -170,22 +180,22 @@ class Face:
         backend = self._pool.backend
         if not isinstance(backend, Supervisor):
             return Stats()
-        return replace(backend.stats, dropped_replies=backend.dropped_replies)
+        return replace(backend.stats, dropped_replies=getattr(backend, "dropped_replies", 0))
 
     @property
     def worker_pids(self) -> tuple[int, ...]:
         """The worker processes, in the order of their environments; none where environments run in this process."""
         self._check_open()
         pid_of = getattr(self._pool.backend, "pid", None)
-        return () if pid_of is None else tuple(pid_of(worker) for worker in range(self.plan.num_workers))
+        return () if pid_of is None else tuple(pid_of(worker) for worker in range(self._pool.backend.num_workers))
 
     # -- closing -------------------------------------------------------------------------------------------------
 
     def _close_pool(self, timeout: float | None, terminate: bool) -> None:
         if self._pending is not None and not self._wait_timed_out:
             gymnasium.logger.warn(f"Calling `close` while waiting for a pending call to `{self._pending}` to complete.")
-        self._finalizer.detach()
         self._pool.close(0.0 if terminate else CLOSE_SECONDS if timeout is None else timeout)
+        self._finalizer.detach()
 
     # -- what all of it stands on --------------------------------------------------------------------------------
 
@@ -220,28 +230,29 @@ class Face:
             )
 
     def _begin(self, name: str, op: Op, payloads: Mapping[int, Any] | None) -> None:
-        self._pool.begin(op, payloads)
-        self._pending, self._wait_timed_out = name, False
+        with self._interrupts:
+            self._pool.begin(op, payloads)
+            self._pending, self._wait_timed_out = name, False
 
-    def _finish(
-        self, name: str, timeout: float | None, deadline: float | None = None, on_reply: OnReply | None = None
-    ) -> Outcome:
+    def _finish(self, name: str, timeout: float | None, on_reply: OnReply | None = None) -> Outcome:
         self._check_open()
         if self._pending != name:
             raise NothingPending(f"Calling `{name}_wait` without any prior call to `{name}_async`.", name)
-        try:
-            outcome = self._pool.finish(timeout, deadline, on_reply)
-        except BaseException as error:
-            self._interrupted_by(error)
-            raise
-        self._pending = None
+        with self._interrupts:
+            try:
+                outcome = self._pool.finish(timeout, on_reply)
+                self._interrupts.heed()
+            except BaseException as error:
+                self._interrupted_by(error)
+                raise
+            self._pending = None
         return outcome
 
     def _interrupted_by(self, error: BaseException) -> None:
         """Decide what can still be waited for after a wait that raised."""
         self._wait_timed_out = isinstance(error, WaitTimeout)
         is_interrupt = isinstance(error, KeyboardInterrupt)
-        if self._wait_timed_out or (is_interrupt and self.plan.backend != "serial"):
+        if self._wait_timed_out or (is_interrupt and self.plan.backend != "serial" and not self._pool.is_idle):
             return  # the environments go on: wait again
         self._pending = None
         if is_interrupt:
@@ -261,24 +272,3 @@ def _check_factories(env_fns: list[EnvFn]) -> None:
     for index, env_fn in enumerate(env_fns):
         if not callable(env_fn):
             raise ConfigurationError(f"env_fns[{index}] is not a callable that makes an environment: got {env_fn!r}")
-
-
-def _checked_policy(on_fault: str) -> str:
-    if on_fault not in ("restore", "raise"):
-        raise ConfigurationError(f'on_fault must be "restore" or "raise", got {on_fault!r}')
-    return on_fault
-
-
-def _checked_timeout(seconds: float | None, backend: str) -> float | None:
-    if seconds is None:
-        return None
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
-        raise ConfigurationError(f"step_timeout must be a positive number of seconds or None, got {seconds!r}")
-    if not needs_processes(backend):
-        warnings.warn(
-            f'step_timeout={seconds:g} has no effect with backend="{backend}": an environment in this process cannot '
-            'be ended. Use backend="shm" or "pipes".',
-            stacklevel=4,
-        )
-        return None
-    return float(seconds)

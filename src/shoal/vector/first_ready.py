@@ -64,8 +64,9 @@ class FirstReady(Tasked):
             worker: Steps(its, [entry for entry in loose if entry[0] in its] if loose else [], wide)
             for worker, its in self._by_worker(rows).items()
         }
-        self._pool.send(Op.STEP_EACH, payloads)
-        self._flights.depart(rows)
+        with self._interrupts:
+            self._pool.send(Op.STEP_EACH, payloads)
+            self._flights.depart(rows)
 
     def send_reset(
         self, env_ids: Any = None, *, seed: Seeds = None, options: Options = None, group_ids: Any = None
@@ -81,9 +82,11 @@ class FirstReady(Tasked):
         self._check_not_pending("send_reset")
         rows = self._rows_of(env_ids, group_ids)
         self._flights.check_departure(rows)
-        self._pool.send(Op.RESET_EACH, self._resets(rows, seed, options))
-        self._begin_episodes(rows)
-        self._flights.depart(rows)
+        resets = self._resets(rows, seed, options)
+        with self._interrupts:
+            self._pool.send(Op.RESET_EACH, resets)
+            self._begin_episodes(rows)
+            self._flights.depart(rows)
 
     def recv(self, min_envs: int = 1, timeout: float | None = None, max_envs: int | None = None) -> Batch:
         """Wait until ``min_envs`` environments are back, and return all that are, in the order of their arrival.
@@ -97,8 +100,10 @@ class FirstReady(Tasked):
         """
         self._check_not_pending("recv")
         wanted = self._flights.wanted(min_envs, max_envs)
-        self._flights.wait(wanted, timeout)
-        return self._receive(wanted)
+        with self._interrupts:
+            self._flights.wait(wanted, timeout)
+            self._interrupts.heed()
+            return self._receive(wanted)
 
     async def arecv(self, min_envs: int = 1, timeout: float | None = None, max_envs: int | None = None) -> Batch:
         """As :meth:`recv`, for asyncio programs: others run while it waits. One at a time."""

@@ -61,7 +61,8 @@ class Flights:
 
     def look(self, timeout: float | None = 0.0, wanted: int = 1) -> None:
         """See who has arrived, waiting for ``timeout`` seconds if nobody has, or not so many as are wanted."""
-        self._note(self._pool.arrivals(timeout, wanted))
+        with self._pool.interrupts:
+            self._note(self._pool.arrivals(timeout, wanted))
 
     def _note(self, arrivals: Iterable[Arrival]) -> None:
         for arrival in arrivals:

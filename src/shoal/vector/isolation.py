@@ -89,6 +89,8 @@ class IsolatedEnv:
         return call
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_env":  # not there yet: this object is being unpickled
+            raise AttributeError(name)
         return getattr(self._env, name)
 
 

@@ -12,7 +12,8 @@ The arena holds, one after the other and each contiguous over all environments::
     terminated           (num_envs,) bool
     truncated            (num_envs,) bool
     tickets              (num_envs,) int64, which command an environment has carried out last, when it was asked alone
-    digests              (num_envs,) uint64, of the last result, where results may have to be compared with a replay
+    digests              (num_envs,) uint64, of the last result, where the caller cannot keep the result itself
+    origins              (num_envs, 9) uint64, how the last episode began, where environments may have to be brought back
     action leaf 0        (num_envs, *shape)
     ...                  ... and again in double precision, for each action leaf of less
 
@@ -31,6 +32,8 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+
+from shoal.vector.starts import NUM_WORDS
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Buffer = Any  # whatever np.frombuffer takes: bytearray, mmap, memoryview
@@ -126,6 +129,7 @@ class Arena:
     truncated: Array
     tickets: Array
     digests: Array
+    origins: Array
     results: list[Array]
     """What an environment's step writes."""
     shipped: list[Array]
@@ -137,7 +141,7 @@ class Arena:
         self.num_slots = layout.num_slots
         self._slots = [[next(arrays) for _ in fixed_leaves(layout.observation)] for _ in range(layout.num_slots)]
         self.reward, self.terminated, self.truncated = next(arrays), next(arrays), next(arrays)
-        self.tickets, self.digests = next(arrays), next(arrays)
+        self.tickets, self.digests, self.origins = next(arrays), next(arrays), next(arrays)
         self.actions = [next(arrays) for _ in fixed_leaves(layout.action)]
         self.wide_actions = {leaf.number: next(arrays) for leaf in layout.narrow_actions()}
         self.turn_to(0)
@@ -147,7 +151,7 @@ class Arena:
         self.slot = slot
         self.observations = self._slots[slot]
         self.results = [*self.observations, self.reward, self.terminated, self.truncated]
-        self.shipped = [*self.results, self.digests]
+        self.shipped = [*self.results, self.digests, *([self.origins] if self.origins.size else [])]
 
     def carry_over(self, slot: int) -> None:
         """Copy the observations into another slot, for a command that will not write all of them."""
@@ -167,14 +171,21 @@ class Layout:
     action: Node
     num_envs: int
     num_slots: int = 1
+    is_journaled: bool = False
 
     @classmethod
     def of(
-        cls, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], num_envs: int, num_slots: int = 1
+        cls,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        num_envs: int,
+        num_slots: int = 1,
+        *,
+        is_journaled: bool = False,
     ) -> Layout:
         """The layout for environments that all have these two spaces."""
         observation, action = take_apart(observation_space, "observation"), take_apart(action_space, "action")
-        return cls(observation, action, num_envs, num_slots)
+        return cls(observation, action, num_envs, num_slots, is_journaled)
 
     def narrow_actions(self) -> Iterator[FixedLeaf]:
         """The action leaves in which a double would have to be rounded."""
@@ -185,6 +196,7 @@ class Layout:
         return [
             *((leaf.dtype, leaf.shape) for _ in range(self.num_slots) for leaf in fixed_leaves(self.observation)),
             *((dtype, ()) for dtype in numbers),
+            (np.dtype(np.uint64), (NUM_WORDS if self.is_journaled else 0,)),
             *((leaf.dtype, leaf.shape) for leaf in fixed_leaves(self.action)),
             *((np.dtype(np.float64), leaf.shape) for leaf in self.narrow_actions()),
         ]
@@ -198,6 +210,19 @@ class Layout:
             offset += -(-size // ALIGNMENT) * ALIGNMENT
 
     @property
+    def has_loose_observations(self) -> bool:
+        """Whether some part of an observation has no place in the arena."""
+        return any(True for _ in loose_leaves(self.observation))
+
+    @property
+    def result_nbytes(self) -> int:
+        """How many bytes one environment's step writes."""
+        numbers = np.dtype(np.float64).itemsize + 2
+        return numbers + sum(
+            leaf.dtype.itemsize * int(np.prod(leaf.shape, dtype=np.int64)) for leaf in fixed_leaves(self.observation)
+        )
+
+    @property
     def nbytes(self) -> int:
         """How large a buffer must be."""
         return max(ALIGNMENT, sum(-(-size // ALIGNMENT) * ALIGNMENT for *_, size in self._placed()))
@@ -208,6 +233,21 @@ class Layout:
             np.frombuffer(buffer, dtype, count=size // dtype.itemsize, offset=offset).reshape(shape)
             for offset, dtype, shape, size in self._placed()
         ]
+
+
+def private_arena(layout: Layout) -> Arena:
+    """An arena in ordinary memory."""
+    return Arena(layout, np.zeros(layout.nbytes, dtype=np.uint8))
+
+
+def arranged(node: Node, fixed: Sequence[Any], loose: Sequence[Any]) -> Any:
+    """One observation, put together from the values of its leaves."""
+    if isinstance(node, FixedLeaf):
+        return fixed[node.number]
+    if isinstance(node, LooseLeaf):
+        return loose[node.number]
+    parts = [arranged(child, fixed, loose) for child in node.children]
+    return tuple(parts) if node.keys is None else dict(zip(node.keys, parts, strict=True))
 
 
 def as_index(rows: Rows) -> slice | list[int]:

@@ -6,7 +6,7 @@ import difflib
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,7 +57,12 @@ def make(
     check_groups: bool = True,
     tasks: TaskFunction | Sequence[Any] | None = None,
     isolate_rng: bool = False,
-    on_fault: str = "raise",
+    on_fault: str | None = None,
+    timeouts: Mapping[str, float | None] | None = None,
+    max_worker_memory: int | str | None = None,
+    max_worker_episodes: int | None = None,
+    replayable: bool | None = None,
+    in_process: Sequence[int] = (),
     **env_kwargs: Any,
 ) -> ParallelEnv:
     """Make ``num_envs`` environments that run in parallel.
@@ -76,6 +81,8 @@ def make(
             check_count(name, 1 if value is None else value)
         num_envs = (groups or 1) * (group_size or 1)
     env_fns, spec = factories_of(env, num_envs, env_kwargs)
+    if replayable is None and spec is not None and spec.nondeterministic:
+        replayable = False
     envs = ParallelEnv(
         env_fns,
         backend=backend,
@@ -95,6 +102,11 @@ def make(
         tasks=tasks,
         isolate_rng=isolate_rng,
         on_fault=on_fault,
+        timeouts=timeouts,
+        max_worker_memory=max_worker_memory,
+        max_worker_episodes=max_worker_episodes,
+        replayable=replayable,
+        in_process=in_process,
     )
     envs.spec = spec
     return envs

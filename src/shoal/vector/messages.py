@@ -20,6 +20,7 @@ from shoal.vector.failures import Failure
 from shoal.vector.infos import EnvInfos
 from shoal.vector.layout import Array, Layout, Rows
 from shoal.vector.observations import LooseValues
+from shoal.vector.starts import Start
 from shoal.vector.tasks import TaskSource
 
 EnvFn = Callable[[], gymnasium.Env[Any, Any]]
@@ -41,6 +42,12 @@ class Op(IntEnum):
     """As ``RESET``, but every environment is reported when it is done."""
     RESTORE = 10
     """Do again what a worker that is gone has done, and compare."""
+    CAPTURE = 11
+    """Hand over the state of all environments."""
+    PREPARE = 12
+    """Import what the environments will need."""
+    TAKE_PLACE = 13
+    """Be another worker from now on."""
 
     @property
     def label(self) -> str:
@@ -69,15 +76,19 @@ class Attachment:
     autoreset_mode: AutoresetMode
     task_source: TaskSource | None = None
     """What says which task an environment gets when nobody else does."""
+    is_journaled: bool = False
+    """Whether environments may have to be brought back, so that runners note down where their episodes begin."""
     takes_digests: bool = False
-    """Whether results may have to be compared with a replay."""
+    """Whether runners digest every result, because it is too large, or too loose, for the caller to keep."""
     num_slots: int = 1
     """For how many steps there is room for observations."""
 
     @property
     def layout(self) -> Layout:
         """Where everything lies."""
-        return Layout.of(self.observation_space, self.action_space, self.num_envs, self.num_slots)
+        return Layout.of(
+            self.observation_space, self.action_space, self.num_envs, self.num_slots, is_journaled=self.is_journaled
+        )
 
 
 class Call(NamedTuple):
@@ -87,6 +98,8 @@ class Call(NamedTuple):
     name: str | Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    is_read: bool = False
+    """Whether it is known to change nothing, so that it need not be done again."""
 
 
 class Assignment(NamedTuple):
@@ -121,16 +134,42 @@ class Redo(NamedTuple):
     payload: Any
     actions: list[Array]
     """Of ``rows``."""
-    digests: list[int]
-    """What ``rows`` should come to."""
+    digests: list[int | None]
+    """What ``rows`` should come to, where that can be compared."""
+    begins: tuple[int, ...] = ()
+    """Those whose history begins with this command."""
 
 
 class Replay(NamedTuple):
     """Everything that brings a worker's environments to where they were."""
 
     redo: list[Redo]
-    sequence: int
-    """Of the last command, which says where observations go."""
+    starts: dict[int, Start]
+    """Of environments whose history does not begin where they were made."""
+    base: bytes | None = None
+    """The captured state of all of a worker's environments, in which everything begins."""
+
+
+def renumbered(replay: Replay, row: int) -> Replay:
+    """A replay of one environment, for another one."""
+    redo = []
+    for one in replay.redo:
+        payload = one.payload
+        if one.op is Op.RESET:
+            payload = [reset._replace(env_index=row) for reset in payload]
+        elif one.op is Op.STEP:
+            payload = Steps([row], [(row, number, value) for _, number, value in payload.loose], payload.wide)
+        else:
+            payload = payload._replace(rows=[row])
+        redo.append(one._replace(rows=[row], payload=payload, begins=(row,) if one.begins else ()))
+    starts = [_start_of_another(start, row) for start in replay.starts.values()]
+    return Replay(redo, dict.fromkeys([row], starts[0]) if starts else {}, replay.base)
+
+
+def _start_of_another(start: Start, row: int) -> Start:
+    if start.past is None:
+        return start
+    return start._replace(past=start.past._replace(replay=renumbered(start.past.replay, row)))
 
 
 def one_by_one(command: Command) -> Iterator[tuple[int, Command]]:
@@ -196,6 +235,8 @@ class Death(NamedTuple):
     pid: int
     exit_code: int | None
     """As :class:`subprocess.Popen` gives it: negative for a signal. ``None`` where nobody could tell."""
+    peak_memory: int | None = None
+    """How many bytes it has held at most, where that is known."""
 
 
 Event = Reply | Arrival | Death

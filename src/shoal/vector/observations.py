@@ -31,6 +31,8 @@ class ObservationWriter:
 
     def __init__(self, layout: Layout, arena: Arena) -> None:
         self._arena = arena
+        self.results = arena.results
+        """Everything that a step writes, in the slot that the arena is turned to now."""
         self.loose: LooseValues = []
         self.write: Write = self._compile(layout.observation)
         """``write(env_index, observation)``; raises :class:`ContractViolation` on what does not fit."""
@@ -218,6 +220,10 @@ class ObservationReader:
         """Take in values of loose leaves."""
         for row, number, value in values:
             self._loose[number][row] = value
+
+    def loose_values(self) -> LooseValues:
+        """The last values of all loose leaves."""
+        return [(row, number, value) for number, column in enumerate(self._loose) for row, value in enumerate(column)]
 
     def read(self, copy: bool, early: EarlyCopy | None = None) -> Any:
         """The batch; with ``copy=False`` its arrays are the arena itself, otherwise copies, perhaps made already."""

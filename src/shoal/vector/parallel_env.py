@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,10 @@ from shoal.vector.batching import (
     check_observation_mode,
     common_action_space,
 )
+from shoal.vector.branching import Branching
+from shoal.vector.engine import Engine
 from shoal.vector.errors import ConfigurationError, ResetNeeded
-from shoal.vector.first_ready import Batch, FirstReady
+from shoal.vector.first_ready import Batch
 from shoal.vector.infos import EnvInfos, batch_infos
 from shoal.vector.layout import Array
 from shoal.vector.leases import PoisonedLeases, num_slots_for
@@ -38,7 +40,7 @@ LARGE = 2**18  # observations of so many bytes are copied worker by worker, as t
 Step = tuple[Any, Array, Array, Array, dict[str, Any]]
 
 
-class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
+class ParallelEnv(Branching, VectorEnv[Any, Any, Array]):
     """Runs one environment per factory, on the backend of your choice, with the same results on every backend.
 
     Args:
@@ -68,8 +70,16 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
             or a list of these, dealt out in turn.
         isolate_rng: give every environment a ``random`` and a ``numpy.random`` of its own, so that one that uses these
             global generators is deterministic whoever shares its worker. Costs some microseconds a step.
-        on_fault: what happens when a worker process dies or overruns ``step_timeout``: ``"restore"`` replaces it and brings
-            its environments back to exactly where they were; ``"raise"`` raises.
+        on_fault: what happens when a worker process dies or overruns a deadline: ``"restore"`` (the default where there are
+            worker processes) replaces it, brings its environments back to exactly where they were, and raises if that is not
+            possible; ``"truncate"`` does so too, but ends the episodes of those that cannot be brought back, with
+            ``info["fault"]``; ``"raise"`` raises at once, and writes nothing down.
+        timeouts: as ``step_timeout``, for ``"construct"``, ``"reset"`` and ``"call"`` too.
+        max_worker_memory: replace a worker, at no loss, when it takes more than so many bytes, or ``"2 GB"``.
+        max_worker_episodes: replace a worker, at no loss, after so many episodes.
+        replayable: ``False`` for environments that must not be repeated: each gets a worker of its own, and when that dies its
+            episode ends truncated. By default, what its registration says.
+        in_process: indices of environments that stay in this process while the others run in workers.
         shared_memory: for code written for Gymnasium's AsyncVectorEnv: ``True`` means ``backend="shm"`` and ``False``
             means ``backend="pipes"``.
         context: for such code too, another name for ``start_method``.
@@ -98,7 +108,12 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
         check_groups: bool = True,
         tasks: TaskFunction | Sequence[Any] | None = None,
         isolate_rng: bool = False,
-        on_fault: str = "raise",
+        on_fault: str | None = None,
+        timeouts: Mapping[str, float | None] | None = None,
+        max_worker_memory: int | str | None = None,
+        max_worker_episodes: int | None = None,
+        replayable: bool | None = None,
+        in_process: Sequence[int] = (),
         shared_memory: bool | None = None,
         context: str | None = None,
         daemon: bool | None = None,
@@ -127,13 +142,20 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
         self.output = output
         self._start(
             env_fns,
-            backend=backend,
-            num_workers=num_workers,
-            start_method=start_method or context,
-            step_timeout=step_timeout,
-            pin_workers=pin_workers,
-            isolate_rng=isolate_rng,
-            on_fault=on_fault,
+            Engine(
+                backend=backend,
+                num_workers=num_workers,
+                start_method=start_method or context,
+                step_timeout=step_timeout,
+                pin_workers=pin_workers,
+                isolate_rng=isolate_rng,
+                on_fault=on_fault,
+                timeouts=timeouts,
+                max_worker_memory=max_worker_memory,
+                max_worker_episodes=max_worker_episodes,
+                replayable=replayable,
+                in_process=in_process,
+            ),
         )
         try:
             self._describe(observation_mode)
@@ -156,8 +178,7 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
             self.num_envs,
             self.autoreset_mode,
             self._task_source,
-            self._pool.is_supervised,
-            1 if self._poisoned is not None else self._num_slots,
+            num_slots=1 if self._poisoned is not None else self._num_slots,
         )
         layout = attachment.layout
         self._arena = self._pool.attach(attachment)
@@ -211,9 +232,10 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
             rows = np.flatnonzero(mask).tolist()
             seed = None if seed is None else [seeds[row] for row in rows]
         self._check_all_seen(rows, "reset_mask" if mask is not None else "reset")
-        self._begin("reset", Op.RESET, self._resets(rows, seed, options))
-        self._resetting = rows
-        self._groups.expect(rows)
+        with self._interrupts:
+            self._begin("reset", Op.RESET, self._resets(rows, seed, options))
+            self._resetting = rows
+            self._groups.expect(rows)
 
     def _check_all_seen(self, rows: list[int], how: str) -> None:
         if self._has_stepped:
@@ -230,7 +252,8 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
         """Wait for what :meth:`reset_async` began."""
-        return self._reset_results(self._finish("reset", timeout))
+        with self._interrupts:
+            return self._reset_results(self._finish("reset", timeout))
 
     def _reset_results(self, outcome: Outcome) -> tuple[Any, dict[str, Any]]:
         self._is_seen[self._resetting] = self._is_ready[self._resetting] = True
@@ -246,14 +269,16 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
     def step(self, actions: Any) -> Step:
         """Step all environments and wait for all of them."""
         payloads = self._prepare_step("step", actions)
-        self._pending = "step"
-        try:
-            outcome = self._pool.perform(Op.STEP, payloads, self.step_timeout, self._on_reply)
-        except BaseException as error:
-            self._interrupted_by(error)
-            raise
-        self._pending = None
-        return self._step_results(outcome)
+        with self._interrupts:
+            self._pending = "step"
+            try:
+                outcome = self._pool.perform(Op.STEP, payloads, self._on_reply)
+                self._interrupts.heed()
+            except BaseException as error:
+                self._interrupted_by(error)
+                raise
+            self._pending = None
+            return self._step_results(outcome)
 
     def step_async(self, actions: Any) -> None:
         """Begin a step; :meth:`step_wait` gives its results. A batch of actions that does not fit is refused whole."""
@@ -264,7 +289,8 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
 
         After ``timeout`` seconds it raises and may be called again: the step goes on and no result is lost.
         """
-        return self._step_results(self._finish("step", timeout, self.step_timeout, self._on_reply))
+        with self._interrupts:
+            return self._step_results(self._finish("step", timeout, self._on_reply))
 
     @property
     def _on_reply(self) -> OnReply | None:
@@ -340,6 +366,20 @@ class ParallelEnv(FirstReady, VectorEnv[Any, Any, Array]):
         self._is_ready[list(rows)] = True
         self._all_ready = bool(self._is_ready.all())
         self._groups.expect(rows)
+
+    def _kind(self) -> str:
+        return (
+            f"environments with observations {self.single_observation_space}, actions {self.single_action_space} and "
+            f"autoreset {self.autoreset_mode.value}"
+        )
+
+    def _go_on_from(self, is_ready: list[bool]) -> None:
+        self._is_ready[:] = is_ready
+        self._all_ready = bool(self._is_ready.all())
+        self._is_seen[:] = True
+
+    def _all_observations(self) -> Any:
+        return self._handed_out(self._observations.read(self.copy or self._poisoned is not None))
 
     def _give_up(self, rows: Sequence[int]) -> None:
         self._is_ready[list(rows)] = False

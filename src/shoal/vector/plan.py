@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +20,9 @@ from shoal.vector.backends import (
 from shoal.vector.cpus import usable_cpus
 from shoal.vector.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    from shoal.vector.engine import Engine
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -27,24 +32,37 @@ class Plan:
     num_workers: int
     start_method: StartMethod
     reason: str
+    local_envs: tuple[int, ...] = ()
+    """Environments that stay in the caller's process while the others run in workers."""
 
 
-def make_plan(num_envs: int, backend: str, num_workers: int | None, start_method: str | None) -> Plan:
+def make_plan(num_envs: int, engine: Engine) -> Plan:
     """Check what was asked for and fill in what was not."""
+    backend, num_workers, start_method = engine.backend, engine.num_workers, engine.start_method
     _one_of("backend", backend, ("auto", *BACKENDS))
     if start_method is not None:
         _one_of("start_method", start_method, START_METHODS)
     if num_workers is not None:
         check_count("num_workers", num_workers)
+    if engine.replayable is False:
+        if num_workers is not None and num_workers < num_envs:
+            raise ConfigurationError(
+                f"num_workers={num_workers}, but with replayable=False each of the {num_envs} environments needs a worker of "
+                "its own, so that losing one costs no other; leave num_workers out"
+            )
+        num_workers = num_envs
     reason = f"backend {backend!r} was asked for"
     if backend == "auto":
         backend, reason = _choose(num_envs, num_workers)
-    workers = 1 if backend == "serial" else min(num_workers or usable_cpus(), num_envs)
+    local = _local(engine.in_process, num_envs) if needs_processes(backend) else ()
+    if len(local) == num_envs:
+        backend, reason, local = "serial", "all environments were asked to stay in this process", ()
+    workers = 1 if backend == "serial" else min(num_workers or usable_cpus(), num_envs - len(local))
     method: StartMethod = default_start_method()
     for known in START_METHODS:
         if known == start_method:
             method = known
-    return Plan(backend, workers, method, reason)
+    return Plan(backend, workers, method, reason, local)
 
 
 def _choose(num_envs: int, num_workers: int | None) -> tuple[str, str]:
@@ -56,6 +74,15 @@ def _choose(num_envs: int, num_workers: int | None) -> tuple[str, str]:
     if cpus == 1 and num_workers is None:
         return "serial", "there is one processor, which a plain loop uses best"
     return "shm", f"{num_envs} environments on {cpus} processors"
+
+
+def _local(env_ids: Sequence[int], num_envs: int) -> tuple[int, ...]:
+    for env_id in env_ids:
+        if isinstance(env_id, bool) or not isinstance(env_id, int | np.integer) or not 0 <= env_id < num_envs:
+            raise ConfigurationError(
+                f"in_process names environments from 0 to {num_envs - 1} that stay in this process, got {env_id!r}"
+            )
+    return tuple(sorted({int(env_id) for env_id in env_ids}))
 
 
 def check_count(name: str, value: object) -> None:

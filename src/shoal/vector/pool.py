@@ -11,20 +11,24 @@ that are back.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from shoal.vector.backends import Backend, Recipe, StartMethod, make_backend
+from shoal.vector.backends import Backend, Recipe, make_backend
 from shoal.vector.backends.serial import SerialBackend
-from shoal.vector.errors import ShoalError, WaitTimeout, WorkerDied, WorkerError, WorkerTimeout
+from shoal.vector.engine import Care
+from shoal.vector.errors import ShoalError, WaitTimeout, WorkerDied, WorkerError
 from shoal.vector.failures import raise_failures
+from shoal.vector.interrupts import Interrupts, NotPostponed, postponed
 from shoal.vector.layout import Arena
 from shoal.vector.messages import Arrival, Attachment, Census, Command, Death, EnvFn, Event, Op, Outcome, Reply
-from shoal.vector.post_mortem import describe_death
+from shoal.vector.partition import partition
+from shoal.vector.plan import Plan, needs_processes
+from shoal.vector.post_mortem import describe_death, last_words_of
 from shoal.vector.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -41,12 +45,10 @@ class Pool:
     def __init__(
         self,
         env_fns: Sequence[EnvFn],
+        plan: Plan,
+        care: Care,
         *,
-        backend: str,
-        num_workers: int,
-        start_method: StartMethod,
         pin_workers: bool,
-        on_fault: str = "raise",
     ) -> None:
         self.num_envs = len(env_fns)
         self._owner = os.getpid()
@@ -57,18 +59,21 @@ class Pool:
         self._failed: WorkerError | None = None
         self._num_slots = 1
         self._closed = False
-        bounds = [self.num_envs * worker // num_workers for worker in range(num_workers + 1)]
-        self.rows = [range(first, last) for first, last in itertools.pairwise(bounds)]
-        self._workers = range(num_workers)
+        self.interrupts: Interrupts = postponed if needs_processes(plan.backend) else NotPostponed()
+        shares = partition(self.num_envs, plan.num_workers, plan.local_envs)
+        self.rows = [share.rows for share in shares]
+        self._workers = range(len(shares))
         self.worker_of = [worker for worker, rows in enumerate(self.rows) for _ in rows]
-        recipes = [Recipe(rows, list(env_fns[rows.start : rows.stop])) for rows in self.rows]
-        self.backend: Backend = make_backend(backend, recipes, start_method, pin_workers=pin_workers)
-        self.is_supervised = on_fault != "raise" and not self.backend.in_process
-        if self.is_supervised:
-            self.backend = Supervisor(self.backend, self.rows)
+        entropy = secrets.randbits(62) if care.is_journaled else None
+        recipes = [Recipe(rows, list(env_fns[rows.start : rows.stop]), entropy) for rows in self.rows]
+        local = [worker for worker, share in enumerate(shares) if share.is_local]
+        self.backend: Backend = make_backend(plan.backend, recipes, plan.start_method, local, pin_workers=pin_workers)
+        if care.is_journaled or not self.backend.in_process:
+            self.backend = Supervisor(self.backend, recipes, care)
         try:
-            self.backend.start()
-            self.censuses = self._construct()
+            with self.interrupts:
+                self.backend.start()
+                self.censuses = self._construct()
         except BaseException:
             self.close(grace=1.0)
             raise
@@ -102,8 +107,13 @@ class Pool:
             commands = [(worker, Command(self._sequence, op, payload)) for worker, payload in payloads.items()]
         try:
             self.backend.post(commands)
-        except BaseException:
+        except BaseException as error:
+            self._op = None
             self._turn_back(slot)
+            if not isinstance(error, ShoalError):
+                self._failed = WorkerError(
+                    f"{type(error).__name__} interrupted the sending of a command: some workers have got it, others not."
+                )
             raise
         self._op, self._waiting, self._outcomes = op, {worker for worker, _ in commands}, {}
 
@@ -166,31 +176,23 @@ class Pool:
         except WorkerError as error:
             self._fail(error)
 
-    def perform(
-        self, op: Op, payloads: Mapping[int, Any] | None, deadline: float | None, on_reply: OnReply | None = None
-    ) -> Outcome:
+    def perform(self, op: Op, payloads: Mapping[int, Any] | None, on_reply: OnReply | None = None) -> Outcome:
         """Begin and finish in one go."""
         if isinstance(self.backend, SerialBackend) and self._failed is None:
             self._advance(op)
             return self.backend.perform(Command(self._sequence, op, None if payloads is None else payloads.get(0)))
         self.begin(op, payloads)
-        return self.finish(None, deadline, on_reply)
+        return self.finish(None, on_reply)
 
-    def finish(
-        self, timeout: float | None = None, deadline: float | None = None, on_reply: OnReply | None = None
-    ) -> Outcome:
+    def finish(self, timeout: float | None = None, on_reply: OnReply | None = None) -> Outcome:
         """Wait for all replies to what was begun, and call ``on_reply`` with the environments of each.
 
         ``timeout`` limits this wait: afterwards :class:`WaitTimeout` is raised and ``finish`` may be called again.
-        ``deadline`` limits the environments: a worker that overruns it is ended, and :class:`WorkerTimeout` raised.
         """
-        now = time.monotonic
-        is_limited = timeout is not None or deadline is not None
-        start = now() if is_limited else 0.0
-        end = start + min(limit for limit in (timeout, deadline) if limit is not None) if is_limited else 0.0
+        end = None if timeout is None else time.monotonic() + timeout
         while self._waiting:
             try:
-                events = self._poll(max(0.0, end - now()) if is_limited else None)
+                events = self._poll(None if end is None else max(0.0, end - time.monotonic()))
             except KeyboardInterrupt:
                 if self.backend.name == "serial":
                     self._waiting.clear()  # its environments were interrupted in mid-step: nothing to wait for
@@ -204,16 +206,8 @@ class Pool:
                             on_reply(self.rows[event.worker])
                 elif isinstance(event, Death):
                     self._fail(self._died(event))
-            if self._waiting and not events and is_limited:
-                if deadline is not None and now() - start >= deadline:
-                    if not isinstance(self.backend, Supervisor):
-                        self._fail(self._overran(deadline))
-                    for worker in self._waiting:
-                        self.backend.end_late(worker, deadline)
-                    start = now()
-                    end = start + deadline if timeout is None else min(end, start + deadline)
-                if timeout is not None and now() - start >= timeout:
-                    raise WaitTimeout(self._still_waiting(timeout))
+            if timeout is not None and end is not None and self._waiting and not events and time.monotonic() >= end:
+                raise WaitTimeout(self._still_waiting(timeout))
         return self._merged()
 
     def _merged(self) -> Outcome:
@@ -228,6 +222,11 @@ class Pool:
                 merged.failures.extend(outcome.failures)
                 merged.values.extend(outcome.values)
         return merged
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing has been begun that could be finished."""
+        return self._op is None
 
     def busy(self, workers: Sequence[int] | None = None) -> str:
         """Which environments these workers, or all of them, are working on right now, for messages."""
@@ -257,19 +256,10 @@ class Pool:
     def _died(self, death: Death) -> WorkerDied:
         rows, row = self.rows[death.worker], self.backend.progress(death.worker)
         which = f"environment {row}" if row is not None else f"its environments ({rows.start} to {rows.stop - 1})"
-        return WorkerDied(describe_death(death, f"{self._doing()} {which}", rows, self.num_envs))
-
-    def _overran(self, deadline: float) -> WorkerTimeout:
-        late = sorted(self._waiting)
-        names = []
-        for worker in late:
-            row = self.backend.progress(worker)
-            names.append(f"environment {row}" if row is not None else f"worker {worker}")
-            self.backend.kill(worker)
-        return WorkerTimeout(
-            f"{', '.join(names)} took longer than {deadline:g} s ({self._doing()} it); "
-            f"{'its worker was' if len(late) == 1 else 'their workers were'} ended.\n"
-            "  What to do: raise step_timeout, or find out what the environment waits for."
+        return WorkerDied(
+            describe_death(
+                death, f"{self._doing()} {which}", rows, self.num_envs, words=last_words_of(self.backend, death.worker)
+            )
         )
 
     def _still_waiting(self, timeout: float) -> str:
@@ -284,8 +274,9 @@ class Pool:
         """End everything, within about ``grace`` seconds. Harmless in a forked child, and when repeated."""
         if self._closed or os.getpid() != self._owner:
             return
-        self._closed = True
-        if hasattr(self, "backend"):
-            for late in self.backend.close(grace):
-                logger.log(logging.DEBUG if quietly else logging.WARNING, late)
-        self.__dict__.pop("arena", None)
+        with self.interrupts:
+            self._closed = True
+            if hasattr(self, "backend"):
+                for late in self.backend.close(grace):
+                    logger.log(logging.DEBUG if quietly else logging.WARNING, late)
+            self.__dict__.pop("arena", None)

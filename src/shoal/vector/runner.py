@@ -10,30 +10,37 @@ environments and is given commands one at a time. Autoreset is decided here, for
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from gymnasium.vector import AutoresetMode
 
 from shoal.vector.actions import ActionReader
-from shoal.vector.digests import Digester
-from shoal.vector.layout import Arena, Rows, as_index
-from shoal.vector.messages import Assignment, Attachment, Call, Command, EnvFn, Op, Outcome, Replay, Reset, Steps
+from shoal.vector.captures import dump_states, load_state, load_states
+from shoal.vector.digests import Digester, add_loose
+from shoal.vector.layout import Arena, Rows, as_index, private_arena
+from shoal.vector.messages import Assignment, Attachment, Call, Command, EnvFn, Op, Outcome, Redo, Replay, Reset, Steps
 from shoal.vector.observations import ObservationWriter
+from shoal.vector.replays import IS_REPLAYING
 from shoal.vector.slices import Finished, LoopSlice, Progress
 from shoal.vector.snapshot import snapshot
+from shoal.vector.starts import Fault, Past, Start
 
 
 class Runner:
     """Runs the commands for the environments in ``rows``."""
 
-    def __init__(self, rows: range, env_fns: list[EnvFn], progress: Progress, *, in_process: bool) -> None:
+    def __init__(
+        self, rows: range, env_fns: list[EnvFn], progress: Progress, *, in_process: bool, entropy: int | None = None
+    ) -> None:
         self.rows = rows
+        self._entropy = entropy
+        self._takes_digests = False
         self._env_fns = env_fns
         self._in_process = in_process
         self.slice = LoopSlice(rows, progress, in_process=in_process)
         self._has_slots = False
-        self._slot = 0
-        self._digester: Digester | None = None
+        self._attachment: Attachment
         self._due: set[int] = set()
         """NEXT_STEP: environments whose next step is a reset."""
 
@@ -41,9 +48,9 @@ class Runner:
         """Do what ``command`` asks. What environments raise is in the outcome, not raised."""
         outcome = Outcome.empty()
         payload = command.payload
+        self.slice.sequence = command.sequence
         if self._has_slots and command.op in (Op.STEP, Op.RESET):
-            self._slot = command.sequence % len(self._writers)
-            self._writer = self.slice.writer = self._writers[self._slot]
+            self._writer = self.slice.writer = self._writers[command.sequence % len(self._writers)]
         match command.op:
             case Op.STEP:
                 self._step(payload, outcome)
@@ -51,6 +58,8 @@ class Runner:
                 self._reset(payload, outcome)
             case Op.RESTORE:
                 self._restore(payload, outcome)
+            case Op.CAPTURE:
+                self._capture(outcome)
             case Op.CALL:
                 call: Call = payload
                 self.slice.call_rows(call, outcome)
@@ -58,51 +67,105 @@ class Runner:
                 assignment: Assignment = payload
                 self.slice.set_rows(assignment.rows, assignment.name, assignment.values, outcome)
             case Op.CONSTRUCT:
-                self.slice.construct(self._env_fns, outcome)
+                self.slice.construct(self._env_fns, self._entropy, outcome)
             case Op.CLOSE:
                 self.slice.close()
             case Op.ATTACH | Op.STEP_EACH | Op.RESET_EACH:
                 raise AssertionError("a backend has the arena, and takes these commands apart")
-        if self._digester is not None and command.op in (Op.STEP, Op.RESET):
+        if self._takes_digests and command.op in (Op.STEP, Op.RESET):
             self._take_digests(command, outcome)
         return outcome
 
     def _take_digests(self, command: Command, outcome: Outcome) -> None:
-        assert self._digester is not None
         payload: Any = command.payload
-        row = None
-        if payload is not None and command.op is Op.STEP and len(payload.rows) == 1:
-            row = payload.rows[0]
-        elif command.op is Op.RESET and len(payload) == 1:
-            row = payload[0].env_index
-        if row is not None:
-            # Alone: the digests of its neighbours may be read by the caller at this moment.
-            self._digester.take_row(row, self._slot, outcome.loose)
-        else:
-            self._digester.take(self._slot, outcome.loose)
+        rows: Rows = self.rows
+        if command.op is Op.RESET:
+            rows = [reset.env_index for reset in payload]
+        elif payload is not None:
+            rows = payload.rows
+        digests = self._arena.digests
+        digests[as_index(rows)] = self._digester.digest(self._writer.results, rows)
+        if outcome.loose:
+            add_loose(digests, outcome.loose)
 
     def _restore(self, replay: Replay, outcome: Outcome) -> None:
-        """Do everything again; at the first difference, stop and say where it is."""
+        """Do everything again, out of sight; say of each environment where it first came to something else."""
+        attachment, arena = self._attachment, self._arena
+        unseen = replace(attachment, takes_digests=True, num_slots=1)
+        self.attach(unseen, private_arena(unseen.layout))
+        token = IS_REPLAYING.set(True)
+        try:
+            if replay.base is not None:
+                counters, self._due = load_states(self.slice.envs, replay.base)
+                self.slice.set_counters(counters)
+            outcome.values.extend(self._play(replay).items())
+        finally:
+            IS_REPLAYING.reset(token)
+            self.attach(attachment, arena)
+
+    def _play(self, replay: Replay) -> dict[int, str]:
+        """Do everything again; returns who came to something else, and where."""
+        differing: dict[int, str] = {}
+        for row, start in replay.starts.items():
+            if start.past is not None:
+                self._follow(row, start.past)
+                differing.update(self._play(start.past.replay))
+            if start.lost is not None:
+                self.slice.interrupt(row, start)
         for number, redo in enumerate(replay.redo):
-            if redo.op is Op.STEP:
-                for target, values in zip(self._arena.given_actions(redo.payload.wide), redo.actions, strict=True):
-                    target[as_index(redo.rows)] = values
-            self.execute(Command(replay.sequence, redo.op, redo.payload))
-            if redo.op not in (Op.STEP, Op.RESET):
-                continue
-            for row, expected, found in zip(
-                redo.rows, redo.digests, self._arena.digests[as_index(redo.rows)].tolist(), strict=True
-            ):
-                if expected != found:
-                    where = self.slice.whereabouts(row)
-                    outcome.values.append((row, f"environment {row} {where} (command {number + 1} of the replay)"))
-                    return
+            self._do_again(redo, replay.starts)
+            for row in self._differing(redo):
+                where = f"environment {row} {self.slice.whereabouts(row)} (command {number + 1} of the replay)"
+                differing.setdefault(row, where)
+        return differing
+
+    def _follow(self, row: int, past: Past) -> None:
+        """Put a new environment in the place of another, and bring it to where its past begins."""
+        place = row - self.rows.start
+        self.slice.renew(row, self._env_fns[place], past)
+        self._due.discard(row)
+        if past.replay.base is not None:
+            counters, due = load_state(self.slice.envs, place, past.replay.base, past.place)
+            self.slice.set_counters_of(row, counters, past.place)
+            if past.row in due:
+                self._due.add(row)
+
+    def _do_again(self, redo: Redo, starts: dict[int, Start]) -> None:
+        if redo.op is Op.STEP:
+            for target, values in zip(self._arena.given_actions(redo.payload.wide), redo.actions, strict=True):
+                target[as_index(redo.rows)] = values
+        for row in redo.begins:
+            if not starts[row].is_new:
+                self.slice.begin_at(row, starts[row])
+                if redo.op is Op.STEP:
+                    self._due.add(row)
+        self.execute(Command(0, redo.op, redo.payload))
+
+    def _differing(self, redo: Redo) -> list[int]:
+        if redo.op not in (Op.STEP, Op.RESET):
+            return []
+        found = self._arena.digests[as_index(redo.rows)].tolist()
+        return [
+            row
+            for row, expected, digest in zip(redo.rows, redo.digests, found, strict=True)
+            if expected is not None and expected != digest
+        ]
+
+    def _capture(self, outcome: Outcome) -> None:
+        """Hand over the state of all environments, or say why that is not possible."""
+        try:
+            state: Any = dump_states(self.slice.envs, (self.slice.counters(), self._due))
+        except Exception as error:
+            state = f"{type(error).__name__}: {error}"
+        outcome.values.append((self.rows.start, state))
 
     def attach(self, attachment: Attachment, arena: Arena) -> None:
         """Say where observations go and actions come from, and which autoreset mode holds."""
         layout = attachment.layout
-        self._arena = arena
-        self._digester = Digester(arena, self.rows) if attachment.takes_digests else None
+        self._attachment, self._arena = attachment, arena
+        self._takes_digests = attachment.takes_digests
+        if self._takes_digests:
+            self._digester = Digester(arena.results)
         self._writers = []
         for slot in range(arena.num_slots):
             arena.turn_to(slot)
@@ -143,6 +206,9 @@ class Runner:
                 }
                 for ended in finished
             }
+            for ended in finished:
+                if isinstance(ended.info.get("fault"), Fault):
+                    endings[ended.env_index]["fault"] = ended.info["fault"]  # found where it is in the other modes
             # A loose observation of the ended episode must not arrive after that of the new one.
             self._writer.loose[:] = [entry for entry in self._writer.loose if entry[0] not in endings]
             rows = list(endings)

@@ -18,7 +18,9 @@ from shoal.vector.failures import Failure
 from shoal.vector.layout import Arena, Rows, as_index
 from shoal.vector.messages import Call, Census, EnvFn, Outcome
 from shoal.vector.observations import ContractViolation, ObservationWriter, shortened
+from shoal.vector.replays import tell_next_episode
 from shoal.vector.snapshot import snapshot
+from shoal.vector.starts import Interrupted, Past, Start, give_random, note_origin, seed_quietly
 from shoal.vector.tasks import TaskSource
 
 logger = logging.getLogger(__name__)
@@ -39,6 +41,15 @@ class Finished(NamedTuple):
     info: dict[str, Any]
 
 
+class Counters(NamedTuple):
+    """How far a slice is: seeds, episodes and steps of its environments."""
+
+    seeds: list[int | None]
+    episodes: list[int]
+    rounds: int
+    steps: list[int]
+
+
 class LoopSlice:
     """Ordinary environments, one after the other."""
 
@@ -54,15 +65,22 @@ class LoopSlice:
         # An environment's steps are the rounds that all have taken together plus its own, which may be negative.
         self._rounds = 0
         self._steps = [0] * len(rows)
+        self.sequence = 0
+        """Of the command that is being carried out."""
 
-    def construct(self, env_fns: Iterable[EnvFn], outcome: Outcome) -> None:
-        """Make the environments and report what they are like; stop at the first that fails."""
+    def construct(self, env_fns: Iterable[EnvFn], entropy: int | None, outcome: Outcome) -> None:
+        """Make the environments and report what they are like; stop at the first that fails.
+
+        With ``entropy``, those that would seed themselves when they first draw are seeded from it.
+        """
         for row, env_fn in zip(self.rows, env_fns, strict=True):
             self._progress[0] = row + 1
             try:
                 env = env_fn()
                 self._check_is_new(env, row)
                 self.envs.append(env)
+                if entropy is not None:
+                    seed_quietly(env, entropy, row)
                 outcome.values.append((row, _census(env)))
             except self._caught as error:
                 outcome.failures.append(Failure.of(error, env_index=row, phase="construct"))
@@ -85,6 +103,7 @@ class LoopSlice:
         # Memory views take single numbers faster than arrays do.
         arrays = ((arena.reward, "d"), (arena.terminated, "B"), (arena.truncated, "B"))
         self._number_views: list[Any] = [array.data.cast("B").cast(code) for array, code in arrays]  # type: ignore[call-overload]
+        self._origins = arena.origins.data.cast("B") if arena.origins.size else None
 
     def step_rows(self, rows: Rows, actions: Iterable[Any], outcome: Outcome) -> list[Finished]:
         """Step these environments. Whose episode ended is returned, and not reset."""
@@ -211,6 +230,12 @@ class LoopSlice:
                     }
                 if keywords.get("seed") is not None:
                     self._seeds[place] = keywords["seed"]
+                if self._origins is not None:
+                    is_seeded = keywords.get("seed") is not None
+                    note_origin(
+                        self._origins, row, self.sequence, self._episodes[place], self._seeds[place], is_seeded,
+                        self.envs[place],
+                    )  # fmt: skip
                 result = self.envs[place].reset(**keywords)
                 if not isinstance(result, tuple | list) or len(result) != 2:
                     raise ContractViolation(f"reset() must return an observation and an info, got {shortened(result)}")
@@ -264,6 +289,49 @@ class LoopSlice:
                     setattr(env, name, snapshot(value))
             except self._caught as error:
                 outcome.failures.append(self._failure(error, row, "set_attr"))
+
+    def begin_at(self, row: int, start: Start) -> None:
+        """Let the next reset of an environment be like the one with which its history begins."""
+        place = row - self.rows.start
+        self._seeds[place], self._episodes[place] = start.seed, start.episode - 1
+        if start.random is not None:
+            give_random(self.envs[place], start.random)
+        tell_next_episode(self.envs[place], start.episode)
+
+    def interrupt(self, row: int, start: Start) -> None:
+        """Let the next step of an environment say that its episode was lost."""
+        assert start.lost is not None
+        place = row - self.rows.start
+        self._seeds[place], self._episodes[place] = start.seed, start.episode
+        tell_next_episode(self.envs[place], start.episode + 1)
+        self.envs[place] = Interrupted(self.envs[place], start.lost)  # type: ignore[call-overload]
+
+    def renew(self, row: int, env_fn: EnvFn, past: Past) -> None:
+        """Put a new environment in the place of another."""
+        place = row - self.rows.start
+        new = env_fn()
+        if past.entropy is not None:
+            seed_quietly(new, past.entropy, past.row)
+        old, self.envs[place] = self.envs[place], new
+        self._seeds[place], self._episodes[place], self._steps[place] = None, -1, -self._rounds
+        try:
+            old.close()
+        except self._caught:
+            logger.warning("an environment raised in close()", exc_info=True)
+
+    def set_counters_of(self, row: int, counters: Counters, source: int) -> None:
+        """Let an environment be as far as the one in that place was when it was captured."""
+        place = row - self.rows.start
+        self._seeds[place], self._episodes[place] = counters.seeds[source], counters.episodes[source]
+        self._steps[place] = counters.rounds + counters.steps[source] - self._rounds
+
+    def counters(self) -> Counters:
+        """How far all environments are."""
+        return Counters(self._seeds[:], self._episodes[:], self._rounds, self._steps[:])
+
+    def set_counters(self, counters: Counters) -> None:
+        """Be as far as that."""
+        self._seeds, self._episodes, self._rounds, self._steps = counters
 
     def whereabouts(self, row: int) -> str:
         """Where an environment is, for messages."""

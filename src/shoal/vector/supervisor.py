@@ -13,84 +13,103 @@ pool sees only that this took longer::
               └── dies ──┴──────────────────┴──────────────────────────┘
 
 Restarts are limited by deaths without progress: a worker that has answered something has earned a fresh allowance, one
-that only dies has not.
+that only dies has not. A step of one environment that ends its worker twice is taken alone, after everybody else's; if it
+does so a third time, it is given up.
 """
 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Sequence
+import textwrap
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import replace
 from typing import Any
 
-from shoal.vector.backends.base import Addressed, Backend
-from shoal.vector.errors import ReplayDiverged, WorkerCrashLoop, WorkerTimeout
+import numpy as np
+
+from shoal.vector.backends.base import Addressed, Backend, Recipe
+from shoal.vector.engine import Care
+from shoal.vector.errors import CannotStart, PoisonStep, ReplayDiverged, WorkerCrashLoop, WorkerTimeout
 from shoal.vector.failures import as_error
+from shoal.vector.interrupts import forbidden
 from shoal.vector.journal import Journal
-from shoal.vector.layout import Arena, Array
-from shoal.vector.messages import Arrival, Attachment, Command, Death, Event, Op, Replay, Reply, Steps
-from shoal.vector.post_mortem import describe_death
+from shoal.vector.last_seen import LastSeen
+from shoal.vector.lateness import Lateness
+from shoal.vector.layout import Arena
+from shoal.vector.messages import (
+    Arrival,
+    Attachment,
+    Command,
+    Death,
+    Event,
+    Op,
+    Outcome,
+    Replay,
+    Reply,
+    renumbered,
+)
+from shoal.vector.one_by_one import OneByOne
+from shoal.vector.post_mortem import describe_death, last_words_of, whereabouts_of
+from shoal.vector.rehearsing import Rehearser
+from shoal.vector.shortening import Shortener, Way
+from shoal.vector.starts import Fault, Lost, Past, Start
+from shoal.vector.wards import Phase, Stats, Ward, fault_info
 
 logger = logging.getLogger(__name__)
 
 OWN = 2**62  # sequence numbers from here on are the supervisor's own
-ALLOWANCE = 3  # deaths without progress that are still answered with a replacement
-PAUSES = (0.0, 0.0, 0.1, 0.5)  # seconds before the first, second, ... replacement in a row
-
-
-class Phase(Enum):
-    """How far a worker is."""
-
-    WELL = "well"
-    MAKING = "making its environments"
-    ATTACHING = "preparing"
-    REPLAYING = "replaying"
-
-
-@dataclass
-class Stats:
-    """What has happened since the environments were made."""
-
-    restarts: int = 0
-    """Workers that were replaced."""
-    replayed_steps: int = 0
-    """Commands that were done again, counted once for each environment."""
-    dropped_replies: int = 0
-    """Messages that came too late to matter."""
-    seconds_lost: float = 0.0
-    """From deaths to the end of the replays."""
-
-
-@dataclass
-class Ward:
-    """One worker, as its supervisor sees it."""
-
-    journal: Journal
-    phase: Phase = Phase.WELL
-    deaths: list[str] = field(default_factory=list)
-    """Without progress in between: what each of them looked like."""
-    died_at: float = 0.0
-    is_late: float = 0.0
-    """The deadline for which it was ended, if it was."""
-    awaits: int = 0
-    """The sequence number of the supervisor's own command that has not been answered."""
+ALLOWANCE = (
+    8  # deaths without progress that are still answered with a replacement: somebody may kill workers one by one
+)
+STRIKES = 3  # deaths in the same step of the same environment after which it is given up
+PAUSES = (0.0, 0.0, 0.05, 0.05, 0.1, 0.1, 0.2, 0.2)  # seconds before the first, second, ... replacement in a row
+MAINTENANCE = 32  # commands between two looks at what can be dropped
+LARGEST = 2**30  # bytes of journal after which nothing more is written down
+SPARE_SECONDS = 2.0  # how long a pool lives before it gets a spare worker
+WEIGHING_SECONDS = 0.2  # between two looks at how much memory workers take
+GRACE_SECONDS = 1.0  # for a worker that is to leave
+ABSENCE_SECONDS = 0.5  # longer than this, a wait did not end in time because nobody was there to end it
 
 
 class Supervisor:
-    """A backend whose workers are replaced when they die."""
+    """A backend whose workers are watched, and replaced when they die."""
 
-    def __init__(self, backend: Backend, rows: Sequence[range], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, backend: Backend, recipes: Sequence[Recipe], care: Care) -> None:
         self._backend = backend
         self.name, self.in_process, self.num_workers = backend.name, backend.in_process, backend.num_workers
-        self._rows = list(rows)
-        self._wards = [Ward(Journal(its)) for its in rows]
-        self._clock = clock
+        self._recipes = list(recipes)
+        self._rows = [recipe.rows for recipe in recipes]
+        self._worker_of = [worker for worker, rows in enumerate(self._rows) for _ in rows]
+        self._care = care
+        self._clock, self._sleep = backend.clock, backend.sleep
+        self._wards = [Ward() for _ in recipes]
+        self._lateness = Lateness(care.deadlines, self._wards, self._clock)
+        self._watches = bool(self._lateness)
+        self.journal = Journal(self._rows) if care.is_journaled else None
+        self._has_forgotten = False
+        """Whether the journal has become too long to be kept, so that nothing can be replayed any more."""
+        if self.journal is not None:
+            self._shortener = Shortener(self.journal, list(recipes), self._captured)
+            self._rehearser = Rehearser(self._shortener, lambda: self._backend, self._ask)
+            self._one_by_one = OneByOne(self.journal)
         self._own_sequence = OWN
+        self._attach_sequence = 0
+        self._unattached: set[int] = set()
+        """Workers that have not yet said that they know where the arena is."""
         self._last_sequence = 0
-        self._attachment: Attachment | None = None
+        self._num_unwell = 0
+        self._is_simple = False
+        """Whether an answer is only an answer: nobody has died, nobody is limited, nobody is late."""
+        self._kept: list[Event] = []
+        """What happened while something else was waited for."""
+        self._is_limited = care.max_worker_memory is not None or care.max_worker_episodes is not None
+        self._commands_until_maintenance = MAINTENANCE if not self._is_limited else 1
+        self._began = self._clock()
+        self._weighed_at = 0.0
+        self._busy_since: float | None = None
+        self._attachment: Attachment
         self._arena: Arena | None = None
         self.stats = Stats()
 
@@ -102,67 +121,66 @@ class Supervisor:
 
     def attach(self, attachment: Attachment, sequence: int) -> Arena:
         """Lay out the arena, and remember how, for replacements."""
+        if self.journal is not None:
+            takes_digests = self.journal.wants_digests(attachment)
+            attachment = replace(attachment, is_journaled=True, takes_digests=takes_digests)
         self._attachment = attachment
-        self._arena = self._backend.attach(attachment, sequence)
-        return self._arena
+        self._attach_sequence, self._unattached = sequence, set(range(self.num_workers))
+        if self._watches:
+            self._lateness.note_departure(
+                [(worker, Command(sequence, Op.ATTACH)) for worker in range(self.num_workers)]
+            )
+        arena = self._backend.attach(attachment, sequence)
+        if self.journal is not None:
+            self.journal.attach(attachment, arena)
+            self._shortener.arena = arena
+            self._rehearser.attachment = attachment
+            self._last_seen = LastSeen(self.journal, attachment)
+        self._arena = arena
+        return arena
 
     def post(self, commands: Sequence[Addressed]) -> None:
         """Write down the commands and hand them on, except to workers that are being replaced: these get them later."""
-        batch: dict[tuple[int, ...], list[Array]] = {}
-        for worker, command in commands:
-            self._last_sequence = command.sequence
-            self._wards[worker].journal.write(command, self._actions_of(command, batch))
-        ready = [one for one in commands if self._wards[one[0]].phase is Phase.WELL]
+        journal = self.journal
+        if journal is not None and self._arena is not None:
+            self._commands_until_maintenance -= 1
+            if self._commands_until_maintenance <= 0:
+                with forbidden:  # what is waited for here is not what the caller has asked for
+                    self._maintain()
+            journal.write(commands)
+            if self._busy_since is None:
+                self._busy_since = self._clock()
+        if self._watches:
+            self._lateness.note_departure(commands)
         try:
-            self._backend.post(ready)
+            if self._num_unwell:
+                self._backend.post([one for one in commands if self._wards[one[0]].phase is Phase.WELL])
+            else:
+                self._backend.post(commands)
         except BaseException:
-            for worker, command in commands:
-                self._wards[worker].journal.forget(command.sequence)
+            if journal is not None:
+                journal.forget(commands[0][1].sequence)
+            for worker, _ in commands if self._watches else ():
+                self._wards[worker].under_way = 0
             raise
-
-    def _actions_of(self, command: Command, batch: dict[tuple[int, ...], list[Array]]) -> list[Array]:
-        """A copy of the actions in the arena, made once for all workers of a batch."""
-        if self._arena is None or command.op not in (Op.STEP, Op.STEP_EACH):
-            return []
-        wide: tuple[int, ...] = command.payload.wide if isinstance(command.payload, Steps) else ()
-        if wide not in batch:
-            batch[wide] = [array.copy() for array in self._arena.given_actions(wide)]
-        return batch[wide]
 
     def poll(self, timeout: float | None, arrivals: int = 1) -> list[Event]:
         """As of the backend; deaths are dealt with here, and take time in which nothing else may happen."""
-        events: list[Event] = []
-        for event in self._backend.poll(timeout, arrivals):
-            if isinstance(event, Death) and self._can_restore(event.worker):
-                self._replace(event)
-            elif isinstance(event, Death):
-                events.append(event)
-            elif isinstance(event, Arrival):
-                self._note_arrival(event)
-                events.append(event)
-            elif event.sequence >= OWN:
-                self._go_on(event)
-            else:
-                self._note_reply(event)
-                events.append(event)
+        if self._kept:
+            kept, self._kept = self._kept, []
+            return kept
+        if not self._watches:
+            return self._take_in(self._backend.poll(timeout, arrivals))
+        began = self._clock()
+        limit = self._lateness.patience(timeout)
+        events = self._take_in(self._backend.poll(limit, arrivals))
+        absence = self._clock() - began - (limit if limit is not None else float("inf"))
+        if absence > ABSENCE_SECONDS:
+            # This process was stopped, or had no processor. Perhaps the workers had none either.
+            self._lateness.forgive(absence)
+        elif not events:
+            self._judge_late()
         return events
-
-    def _can_restore(self, worker: int) -> bool:
-        """Whether it has ever been well, and everything it did since is known."""
-        return self._arena is not None and not self._wards[worker].journal.is_full
-
-    def _note_reply(self, reply: Reply) -> None:
-        ward = self._wards[reply.worker]
-        if self._arena is not None:
-            ward.journal.commit(reply.sequence, self._arena.digests)
-            ward.deaths.clear()
-
-    def _note_arrival(self, arrival: Arrival) -> None:
-        assert self._arena is not None
-        row = arrival.env_index
-        ward = self._wards[next(number for number, its in enumerate(self._rows) if row in its)]
-        ward.journal.commit_row(arrival.sequence, row, int(self._arena.digests[row]))
-        ward.deaths.clear()
 
     def doorbell(self) -> AbstractContextManager[int | None]:
         """As of the backend."""
@@ -176,102 +194,492 @@ class Supervisor:
         """As of the backend; what follows is a replacement."""
         self._backend.kill(worker)
 
-    def end_late(self, worker: int, deadline: float) -> None:
-        """End a worker that has not answered in time; what follows is a replacement, unless it is being replaced already."""
-        ward = self._wards[worker]
-        if ward.phase is Phase.WELL:
-            ward.is_late = deadline
-            self._backend.kill(worker)
-
     def replace(self, worker: int) -> None:
         """Done here, and not asked of here."""
         raise AssertionError("the supervisor decides who is replaced")
 
     def close(self, grace: float) -> list[str]:
         """As of the backend."""
+        # What refers to the arena keeps its memory, and a descriptor, alive.
+        for name in ("_shortener", "_rehearser", "_one_by_one", "_last_seen"):
+            self.__dict__.pop(name, None)
+        self.journal = self._arena = None
         return self._backend.close(grace)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
 
-    # -- replacing ---------------------------------------------------------------------------------------------------
+    # -- taking in what happened -------------------------------------------------------------------------------------
 
-    def _replace(self, death: Death) -> None:
-        ward = self._wards[death.worker]
-        row = self._backend.progress(death.worker)
-        doing = ward.phase.value if ward.phase is not Phase.WELL else self._doing(ward)
-        which = f"environment {row}" if row is not None else "no environment"
-        rows = self._rows[death.worker]
-        report = describe_death(death, f"{doing}, at {which}", rows, self._rows[-1].stop)
-        if ward.is_late:
-            report = f"{which} took longer than {ward.is_late:g} s ({doing}); its worker was ended.\n{report}"
-        ward.deaths.append(report.splitlines()[0])
+    def _take_in(self, came: Iterable[Event]) -> list[Event]:
+        events: list[Event] = []
+        arrived: list[Arrival] = []
+        deaths: list[Death] = []
+        for event in came:
+            if type(event) is Reply:
+                if event.sequence >= OWN:
+                    self._go_on(event)
+                else:
+                    self._note_reply(event)
+                    events.append(event)
+            elif type(event) is Arrival:
+                arrived.append(event)
+            else:
+                deaths.append(event)  # type: ignore[arg-type]
+        if arrived:
+            self._note_arrivals(arrived, events)
+        for death in deaths:  # after what they had still finished
+            self._mourn(death, events)
+        return events
+
+    def _note_reply(self, reply: Reply) -> None:
+        worker, sequence, outcome = reply
+        if self.journal is not None and self._arena is not None:
+            failures = outcome.failures
+            if self.journal.answer(worker, sequence, [each.env_index for each in failures] if failures else ()):
+                self._note_rest()
+            if self._last_seen.has_loose:
+                self._last_seen.note(outcome)
+        if self._is_simple:
+            return
+        ward = self._wards[worker]
+        ward.under_way = 0
+        self._unattached.discard(worker)
+        if ward.deaths:
+            ward.deaths.clear()
+            ward.strikes.clear()
+        if self._care.max_worker_episodes is not None and self._arena is not None:
+            self._count_episodes(ward, self._rows[worker])
+        is_special = self._watches or self._is_limited or self._unattached or self._num_unwell
+        self._is_simple = not is_special and not any(each.deaths for each in self._wards)
+
+    def _note_rest(self) -> None:
+        """Nobody has anything to answer."""
+        if self._busy_since is not None and self.journal is not None:
+            self.journal.seconds += self._clock() - self._busy_since
+            self._busy_since = None
+
+    def _note_arrivals(self, arrived: list[Arrival], events: list[Event]) -> None:
+        now = self._clock() if self._watches else 0.0
+        failed = {row for row, _, outcome in arrived if outcome.failures}
+        if self.journal is not None:
+            self.journal.arrive([(row, sequence) for row, sequence, _ in arrived], failed)
+        for arrival in arrived:
+            row, sequence, outcome = arrival
+            worker = self._worker_of[row]
+            ward = self._wards[worker]
+            ward.deaths.clear()
+            ward.strikes.pop((sequence, row), None)
+            ward.asked_at = now
+            if self._care.max_worker_episodes is not None:
+                self._count_episodes(ward, range(row, row + 1))
+            if self.journal is not None and self._last_seen.has_loose:
+                self._last_seen.note(outcome)
+            if self.journal is not None and (worker, sequence) in self._one_by_one:
+                self._one_by_one.collect(worker, sequence, outcome)
+            else:
+                ward.under_way -= 1
+                events.append(arrival)
+        if self.journal is None:
+            return
+        for reply in self._one_by_one.replies():
+            self._note_reply(reply)
+            events.append(reply)
+        if not self.journal.has_open:
+            self._note_rest()
+
+    def _count_episodes(self, ward: Ward, rows: range) -> None:
+        assert self._arena is not None
+        part = slice(rows.start, rows.stop)
+        ward.episodes += int(np.count_nonzero(self._arena.terminated[part] | self._arena.truncated[part]))
+
+    # -- deadlines ---------------------------------------------------------------------------------------------------
+
+    def _judge_late(self) -> None:
+        late = self._lateness.late()
+        for worker in late:
+            ward, row, stack = self._wards[worker], self._backend.progress(worker), self._backend.stack(worker)
+            which = f"environment {row}" if row is not None else f"worker {worker}"
+            ward.late = f"{which} took longer than {ward.deadline:g} s ({self._doing(worker)})"
+            if stack:
+                ward.late += f"; it was here:\n{textwrap.indent(stack, '    ')}"
+            self._backend.kill(worker)
+        if late and not self._can_restore():
+            reasons = "\n".join(self._wards[worker].late for worker in late)
+            raise WorkerTimeout(
+                f"{reasons}\n  {'Its worker was' if len(late) == 1 else 'Their workers were'} ended.\n"
+                "  What to do: raise the timeout, or find out what the environment waits for."
+            )
+
+    # -- deaths ------------------------------------------------------------------------------------------------------
+
+    def _can_restore(self) -> bool:
+        """Whether the environments have ever been well, and are meant to be brought back."""
+        return self.journal is not None and self._arena is not None
+
+    def _mourn(self, death: Death, events: list[Event]) -> None:
+        worker = death.worker
+        if worker >= self.num_workers:
+            self._rehearser.conclude(None)
+            return
+        if not self._can_restore():
+            events.append(death)
+            return
+        ward, self._is_simple = self._wards[worker], False
         if ward.phase is Phase.WELL:
             ward.died_at = self._clock()
-        was_late, ward.is_late = ward.is_late, 0.0
+        if ward.is_leaving:
+            ward.is_leaving = False
+            self._replace(worker)
+            return
+        row = self._backend.progress(worker)
+        which = f"environment {row}" if row is not None else "no environment"
+        assert self.journal is not None
+        assert self._arena is not None
+        report = describe_death(
+            death,
+            f"{self._doing(worker)}, at {which}",
+            self._rows[worker],
+            self._rows[-1].stop,
+            words=last_words_of(self._backend, worker),
+            where=whereabouts_of(self.journal, self._arena, worker, row),
+            late=ward.late,
+        )
+        ward.deaths.append(report.splitlines()[0])
+        fault = fault_info(death, report, ward.late)
+        is_late, ward.late = bool(ward.late), ""
+        gone = self._given_up(worker, row, fault, is_late, report)
+        logger.warning("%s\n  It is replaced, and its environments are brought back%s.", report, _except(gone))
+        self.stats.restarts += 1
+        self._sleep(PAUSES[min(len(ward.deaths), len(PAUSES)) - 1] if ward.deaths else 0.0)
+        self._replace(worker)
+
+    def _given_up(self, worker: int, row: int | None, fault: Fault, is_late: bool, report: str) -> Sequence[int]:
+        """Count a death; decide who cannot be brought back, or raise if that is not allowed."""
+        ward, may_lose = self._wards[worker], self._care.on_fault == "truncate"
+        if self._has_forgotten and not may_lose:
+            raise WorkerCrashLoop(
+                f"{report}\n  Its environments cannot be brought back: their history had become too long to be kept."
+            )
+        if (self._has_forgotten or not self._care.is_replayable) and len(ward.deaths) <= ALLOWANCE:
+            self._lose(worker, self._rows[worker], fault)
+            return self._rows[worker]
+        step = self._pending_step(worker, row) if ward.phase is Phase.WELL else None
+        if row is not None and step is not None:
+            strikes = ward.strikes[step, row] = ward.strikes.get((step, row), 0) + 1
+            if strikes >= STRIKES:
+                if not may_lose:
+                    raise (WorkerTimeout if is_late else PoisonStep)(
+                        f"environment {row} has ended its worker {strikes} times in the same step, at last alone:\n{report}"
+                        '\n  With on_fault="truncate" only its episode would end.'
+                    )
+                ward.strikes.clear()
+                ward.deaths.clear()
+                self._lose(worker, [row], fault)
+                return [row]
         if len(ward.deaths) > ALLOWANCE:
-            raise (WorkerTimeout if was_late else WorkerCrashLoop)(
-                f"worker {death.worker} has died {len(ward.deaths)} times without getting any further:\n  "
+            raise (WorkerTimeout if is_late else WorkerCrashLoop)(
+                f"worker {worker} has died {len(ward.deaths)} times without getting any further:\n  "
                 + "\n  ".join(ward.deaths)
                 + f"\n  {report.partition(chr(10))[2].strip()}"
             )
-        logger.warning("%s\n  It is replaced, and its environments are brought back to where they were.", report)
-        self.stats.restarts += 1
-        time.sleep(PAUSES[min(len(ward.deaths), len(PAUSES)) - 1])
-        self._backend.replace(death.worker)
-        ward.phase = Phase.MAKING
-        self._ask(death.worker, Op.CONSTRUCT)
+        return ()
 
-    def _doing(self, ward: Ward) -> str:
-        pending = ward.journal.pending()
-        return f"in {pending[0].command.op.label}()" if pending else "waiting for work"
+    def _pending_step(self, worker: int, row: int | None) -> int | None:
+        """The command in which this environment was taking a step."""
+        assert self.journal is not None
+        for command, _ in self.journal.pending(worker):
+            if command.op in (Op.STEP, Op.STEP_EACH) and (command.payload is None or row in command.payload.rows):
+                return command.sequence
+        return None
 
-    def _ask(self, worker: int, op: Op, payload: Any = None) -> None:
+    def _doing(self, worker: int) -> str:
+        ward = self._wards[worker]
+        if ward.phase is not Phase.WELL:
+            return str(ward.phase.value)
+        pending = self.journal.pending(worker) if self.journal is not None else []
+        if pending or ward.under_way:
+            op = pending[0][0].op if pending else ward.op
+            return "making its environments" if op is None or op is Op.CONSTRUCT else f"in {op.label}()"
+        return "waiting for work" if self._arena is not None else "making its environments"
+
+    def _lose(self, worker: int, rows: Iterable[int], fault: Fault) -> None:
+        """Let these environments begin anew, and their episodes end."""
+        assert self.journal is not None
+        assert self._arena is not None
+        pending = {
+            row: command.sequence
+            for command, _ in self.journal.pending(worker)
+            for row in self.journal.rows_of(command, worker)
+        }
+        for row in rows:
+            reset_in, episode, seed_word = self._arena.origins[row, :3].tolist()
+            if reset_in == pending.get(row):
+                episode -= 1  # that reset was not finished, and will be tried again
+            random = np.random.SeedSequence([row, episode, seed_word])
+            lost = Lost(self._last_seen.observation(row), fault, int(random.generate_state(1)[0]))
+            sequence = pending.get(row, self.journal.last_sequence + 1)
+            start = Start(sequence, episode, seed_word - 1 if seed_word else None, lost=lost)
+            self.journal.begin_from({row: start})
+            self.stats.lost_episodes += 1
+
+    # -- replacing ---------------------------------------------------------------------------------------------------
+
+    def _replace(self, worker: int) -> None:
+        ward = self._wards[worker]
+        try:
+            self._backend.replace(worker)
+        except CannotStart as error:
+            self._backend = self._recipes_at_home(worker, error)
+        if ward.phase is Phase.WELL:
+            self._num_unwell += 1
+        ward.phase, ward.under_way = Phase.MAKING, 0
+        self._ask(worker, ward, Op.CONSTRUCT)
+
+    def _recipes_at_home(self, worker: int, reason: CannotStart) -> Backend:
+        """A backend that does this worker's work in the caller's process, because no other can be had."""
+        from shoal.vector.backends.mixed import MixedBackend
+
+        rows = self._rows[worker]
+        warnings.warn(
+            f"environments {rows.start} to {rows.stop - 1} go on in this process, which is slower and cannot be interrupted: "
+            f"their worker is gone, and no other could be started ({reason})",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        backend = self._backend
+        if not isinstance(backend, MixedBackend):
+            backend = MixedBackend(backend, self._recipes)  # type: ignore[arg-type]
+        backend.adopt(worker)
+        return backend
+
+    def _ask(self, worker: int, ward: Ward, op: Op, payload: Any = None) -> None:
         self._own_sequence += 1
-        self._wards[worker].awaits = self._own_sequence
+        ward.awaits = self._own_sequence
+        if self._watches:
+            self._lateness.note_request(ward, op, payload)
         self._backend.post([(worker, Command(self._own_sequence, op, payload))])
 
     def _go_on(self, reply: Reply) -> None:
-        """A replacement has finished a phase: begin the next."""
-        worker, ward = reply.worker, self._wards[reply.worker]
-        if reply.sequence != ward.awaits:
+        """A replacement, or a spare worker, has finished a phase: begin the next."""
+        worker, sequence, outcome = reply
+        ward = self._wards[worker] if worker < self.num_workers else self._rehearser.ward
+        if sequence != ward.awaits or ward.phase is Phase.WELL:
             return
-        if ward.phase is Phase.MAKING:
-            if reply.outcome.failures:
+        if worker >= self.num_workers:
+            self._rehearser.go_on(outcome)
+        elif ward.phase is Phase.MAKING:
+            if outcome.failures:
                 raise WorkerCrashLoop(
                     f"the replacement of worker {worker} could not make its environments again:\n"
-                    + as_error(reply.outcome.failures[0], "").message
+                    + as_error(outcome.failures[0], "").message
                 )
             ward.phase = Phase.ATTACHING
-            self._ask(worker, Op.ATTACH, self._attachment)
+            self._ask(worker, ward, Op.ATTACH, self._attachment)
         elif ward.phase is Phase.ATTACHING:
+            assert self.journal is not None
             ward.phase = Phase.REPLAYING
-            redo = ward.journal.redo()
-            self.stats.replayed_steps += sum(len(one.rows) for one in redo if one.op in (Op.STEP, Op.RESET))
-            self._ask(worker, Op.RESTORE, Replay(redo, self._last_sequence))
+            replay = self.journal.replay(worker)
+            self.stats.replayed_steps += sum(len(one.rows) for one in replay.redo if one.op in (Op.STEP, Op.RESET))
+            self._ask(worker, ward, Op.RESTORE, replay)
+        elif outcome.values:
+            self._diverged(worker, ward, dict(outcome.values))
         else:
-            if reply.outcome.values:
-                raise ReplayDiverged(
-                    f"worker {worker} died, and its environments could not be brought back to where they were: "
-                    f"{reply.outcome.values[0][1]} gave another result than the first time, for the same seed and actions.\n"
-                    "  Likely cause: it is not deterministic (a clock, unseeded or shared random numbers, a network); "
-                    "shoal.testing.check_parallel finds out.\n"
-                    '  What to do: cure it, or pass on_fault="raise".'
-                )
             self._resume(worker, ward)
+
+    def _diverged(self, worker: int, ward: Ward, differing: dict[int, str]) -> None:
+        where = next(iter(differing.values()))
+        message = (
+            f"worker {worker} died, and its environments could not be brought back to where they were: "
+            f"{where} gave another result than the first time, for the same seed and actions.\n"
+            "  Likely cause: it is not deterministic (a clock, unseeded or shared random numbers, a network); "
+            "shoal.testing.check_restorable finds out."
+        )
+        if self._care.on_fault != "truncate":
+            raise ReplayDiverged(f'{message}\n  What to do: cure it, or pass on_fault="truncate" or "raise".')
+        assert self.journal is not None
+        for row, place in differing.items():
+            fault = Fault(kind="diverged", signal=None, exit_code=None, message=message.replace(where, place))
+            self._lose(worker, [row], fault)
+        logger.warning("%s\n  The episodes of environments %s end here.", message, sorted(differing))
+        self._ask(worker, ward, Op.RESTORE, Replay([], {row: self.journal.starts[row] for row in differing}))
 
     def _resume(self, worker: int, ward: Ward) -> None:
         """Ask again what had not been answered."""
-        assert self._arena is not None
+        assert self.journal is not None
         ward.phase = Phase.WELL
+        self._num_unwell -= 1
+        limit = self._care.max_worker_memory
+        if limit is not None and ward.may_retire and (self._backend.memory(worker) or 0) > limit:
+            ward.may_retire = False
+            logger.warning(
+                "worker %d takes more than max_worker_memory even when it is new: it is not replaced for that any more",
+                worker,
+            )
         self.stats.seconds_lost += self._clock() - ward.died_at
-        for entry in ward.journal.pending():
-            command = entry.rest()
-            if command.op in (Op.STEP, Op.STEP_EACH):
-                # The replay has used the place where the actions were.
-                steps = command.payload
-                rows = list(entry.rows if steps is None else steps.rows)
-                wide: tuple[int, ...] = () if steps is None else steps.wide
-                for target, source in zip(self._arena.given_actions(wide), entry.actions, strict=True):
-                    target[rows] = source[rows]
+        if worker in self._unattached:
+            self._unattached.discard(worker)
+            self._kept.append(Reply(worker, self._attach_sequence, Outcome.empty()))
+        for command, one in self.journal.pending(worker):
+            self.journal.restore_actions(command, one, self._rows[worker])
+            suspects = [
+                row for (sequence, row), strikes in ward.strikes.items() if sequence == command.sequence and strikes > 1
+            ]
+            if suspects or (worker, command.sequence) in self._one_by_one:
+                command = self._one_by_one.arranged(worker, command, suspects)
+            if self._watches:
+                self._lateness.note_departure([(worker, command)])
             self._backend.post([(worker, command)])
+
+    # -- branching ---------------------------------------------------------------------------------------------------
+
+    def why_not_restorable(self) -> str:
+        """Why nothing can be brought back; empty if it can be."""
+        if self._has_forgotten:
+            return "the history of the environments had become too long to be kept"
+        if not self._care.is_replayable:
+            return "the environments were made with replayable=False"
+        return ""
+
+    def past_of(self, row: int) -> Past:
+        """How an environment that has nothing to do got to where it is now."""
+        assert self.journal is not None
+        worker = self._worker_of[row]
+        return self.journal.past_of(row, worker, self._recipes[worker].entropy)
+
+    def follow(self, pasts: Mapping[int, Past]) -> None:
+        """Bring environments to where others have been. None may have anything to do."""
+        assert self.journal is not None
+        starts: dict[int, Start] = {}
+        for row, past in pasts.items():
+            replay = renumbered(past.replay, row)
+            starts[row] = Start(self.journal.last_sequence + 1, past=past._replace(replay=replay))
+        self.journal.begin_from(starts)
+        for worker in sorted({self._worker_of[row] for row in starts}):
+            ward = self._wards[worker]
+            its = {row: start for row, start in starts.items() if self._worker_of[row] == worker}
+            if ward.phase is Phase.WELL:
+                outcome = self._asked(worker, Op.RESTORE, Replay([], its))
+                if outcome is not None and outcome.values:
+                    raise ReplayDiverged(
+                        f"{outcome.values[0][1]} gave another result than the environment it should follow.\n"
+                        "  Likely cause: it is not deterministic, or is not made like the other one."
+                    )
+        self._settle()
+
+    def _settle(self) -> None:
+        """Wait until nobody is being replaced."""
+        while self._num_unwell:
+            self._kept.extend(self._take_in(self._backend.poll(self._lateness.patience(None))))
+
+    # -- keeping the journal short -----------------------------------------------------------------------------------
+
+    def _maintain(self) -> None:
+        """From time to time: drop what is no longer needed, and have a spare worker ready."""
+        assert self.journal is not None
+        self._commands_until_maintenance = MAINTENANCE if not self._is_limited else 1
+        if not self._care.is_replayable or self._has_forgotten:
+            self.journal.keep_last()
+        elif self._clock() - self._began > SPARE_SECONDS:
+            self._backend.start_spare()
+        self._rehearser.give_up_if_stuck()
+        if self._num_unwell or self._has_forgotten:
+            return
+        if self._is_limited:
+            self._retire_where_due()
+        for worker in range(self.num_workers if self._care.is_replayable else 0):
+            is_idle = self._wards[worker].phase is Phase.WELL and not self.journal.is_pending(worker)
+            if is_idle and not self._rehearser.is_busy:
+                rehearsal = self._shortener.look_at(worker)
+                if rehearsal is not None:
+                    self._rehearser.begin(rehearsal)
+        if self.journal.nbytes > LARGEST:
+            self._forget()
+
+    def _forget(self) -> None:
+        assert self.journal is not None
+        logger.warning(
+            "the history of the environments has become too long to be kept (%s MB): they cannot be restored any more "
+            "if a worker dies. Their resets could not be repeated alone, and their state could not be captured; "
+            "shoal.testing.check_restorable says why.",
+            self.journal.nbytes // 2**20,
+        )
+        self._has_forgotten = True
+        self.journal.keep_last()
+
+    def _retire_where_due(self) -> None:
+        """Replace workers that have become too large or too old, before anything happens to them."""
+        assert self.journal is not None
+        now, care = self._clock(), self._care
+        weighs = care.max_worker_memory is not None and now - self._weighed_at > WEIGHING_SECONDS
+        if weighs:
+            self._weighed_at = now
+        for worker, ward in enumerate(self._wards):
+            reason = ""
+            if care.max_worker_episodes is not None and ward.episodes >= care.max_worker_episodes:
+                reason = f"it has run {ward.episodes} episodes"
+            elif weighs and care.max_worker_memory is not None and ward.may_retire:
+                memory = self._backend.memory(worker) or 0
+                if memory > care.max_worker_memory:
+                    reason = f"it takes {memory // 10**6} MB of memory"
+            if reason and not self.journal.is_pending(worker):
+                logger.info("worker %d is replaced: %s", worker, reason)
+                self._retire(worker, ward)
+
+    def _retire(self, worker: int, ward: Ward) -> None:
+        """Let an idle worker close its environments and end; its replacement goes on where it was."""
+        self.stats.planned_restarts += 1
+        ward.is_leaving, ward.died_at, ward.episodes = True, self._clock(), 0
+        end = self._clock() + GRACE_SECONDS
+        self._own_sequence += 1
+        self._backend.post([(worker, Command(self._own_sequence, Op.CLOSE))])
+        while ward.phase is Phase.WELL:
+            left = end - self._clock()
+            if left <= 0:
+                self._backend.kill(worker)
+            self._kept.extend(self._take_in(self._backend.poll(max(left, 0.1))))
+
+    def _captured(self, worker: int) -> bytes | str | None:
+        """The state of an idle worker's environments, or why there is none; ``None`` if the worker died."""
+        outcome = self._asked(worker, Op.CAPTURE)
+        return None if outcome is None else outcome.values[0][1]
+
+    def _asked(self, worker: int, op: Op, payload: Any = None) -> Outcome | None:
+        """Ask an idle worker something, and wait for the answer; ``None`` if it died, and is being replaced."""
+        ward = self._wards[worker]
+        self._ask(worker, ward, op, payload)
+        asked = ward.awaits
+        while True:
+            came = self._backend.poll(self._lateness.patience(None))
+            replies = [event for event in came if isinstance(event, Reply) and event.sequence == asked]
+            if replies:
+                ward.under_way = 0
+            self._kept.extend(self._take_in(came))
+            if replies:
+                return replies[0].outcome
+            if ward.phase is not Phase.WELL:
+                return None
+            if not came and self._watches:
+                self._judge_late()
+
+    def rehearse_now(self, worker: int, way: Way) -> str | None:
+        """Try out a way to bring a worker's environments back: what differs, or nothing; ``None`` if that cannot be tried."""
+        known = self._shortener.known(worker, way)
+        if known is not None:
+            return known
+        self._rehearser.drop()
+        rehearsal = self._shortener.propose(worker, way)
+        if rehearsal is None:
+            return None
+        self._rehearser.begin(rehearsal)
+        while self._rehearser.is_busy:
+            self._kept.extend(self._take_in(self._backend.poll(1.0)))
+        return self._rehearser.verdict
+
+    def try_capture(self, worker: int) -> str:
+        """Note where a worker's environments are, to rehearse it later; returns why they cannot be captured, or nothing."""
+        return self._shortener.try_capture(worker)
+
+
+def _except(rows: Sequence[int]) -> str:
+    return f", except the episode of environment {rows[0]}, which ends" if rows else " to where they were"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from typing import Any
 
 from shoal.vector.errors import ConfigurationError
 from shoal.vector.face import Face
-from shoal.vector.groups import LARGEST_SEED, Groups, group_size_of
+from shoal.vector.groups import Groups, group_size_of
 from shoal.vector.messages import Reset
 from shoal.vector.tasks import (
     Options,
@@ -41,18 +40,7 @@ class Tasked(Face):
         self.group_size = group_size_of(groups, group_size, num_envs)
         self.num_groups = num_envs // self.group_size
         self._groups = Groups(self.group_size, is_checked=check_groups)
-        self._have_begun: set[int] = set()
         self._task_source = task_source_of(tasks, num_envs, self.group_size)
-
-    def _drawn_where_needed(self, rows: list[int], seeds: list[int | None]) -> list[int | None]:
-        """A seed for those whose first reset has none: they would draw one themselves, and nobody could draw it again."""
-        if not self._have_begun.issuperset(rows) and self._pool.is_supervised and self._task_source is None:
-            seeds = [
-                secrets.randbelow(LARGEST_SEED) if seed is None and row not in self._have_begun else seed
-                for row, seed in zip(rows, seeds, strict=True)
-            ]
-        self._have_begun.update(rows)
-        return seeds
 
     def group(self, group_id: int) -> range:
         """The environments of a group."""
@@ -71,7 +59,7 @@ class Tasked(Face):
         """What each worker is told when these are reset."""
         if self._task_source is None:
             seed = self._groups.seeds_for(seed, rows)
-        seeds = self._drawn_where_needed(rows, seeds_of(seed, rows, self.num_envs, self.group_size))
+        seeds = seeds_of(seed, rows, self.num_envs, self.group_size)
         each = options_of(options, rows, self.group_size)
         resets = {row: Reset(row, seed, options) for row, seed, options in zip(rows, seeds, each, strict=True)}
         return {worker: [resets[row] for row in its] for worker, its in self._by_worker(rows).items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 
 from shoal.vector.backends.base import START_METHODS, Backend, Recipe, StartMethod, default_start_method
 from shoal.vector.backends.serial import SerialBackend
@@ -30,8 +31,10 @@ def processes_unavailable() -> str:
     return "" if os.name == "posix" else "worker processes need a POSIX system (Linux or macOS)"
 
 
-def make_backend(name: str, recipes: list[Recipe], start_method: StartMethod, *, pin_workers: bool) -> Backend:
-    """The backend of that name."""
+def make_backend(
+    name: str, recipes: list[Recipe], start_method: StartMethod, local: Collection[int] = (), *, pin_workers: bool
+) -> Backend:
+    """The backend of that name. The workers in ``local`` are in the caller's own process in any case."""
     if name == "serial":
         return SerialBackend(recipes)
     if name == "threads":
@@ -39,7 +42,9 @@ def make_backend(name: str, recipes: list[Recipe], start_method: StartMethod, *,
     if reason := processes_unavailable():
         raise BackendUnavailable(f'backend="{name}" cannot run here: {reason}. Use "serial" or "threads".')
     # Imported here because it needs modules that only POSIX systems have.
+    from shoal.vector.backends.mixed import MixedBackend
     from shoal.vector.backends.processes import PipesBackend, SharedMemoryBackend
 
     kind = PipesBackend if name == "pipes" else SharedMemoryBackend
-    return kind(recipes, start_method, pin_workers=pin_workers)
+    processes = kind(recipes, start_method, pin_workers=pin_workers)
+    return MixedBackend(processes, recipes, local) if local else processes

@@ -7,6 +7,7 @@ says what came back and who died. Everything friendly lives above it, once.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -30,16 +31,31 @@ class Recipe:
 
     rows: range
     env_fns: list[EnvFn]
+    entropy: int | None = None
+    """From which environments that nobody has seeded are seeded, so that it can be repeated; ``None``: by themselves."""
 
 
 Addressed = tuple[int, Command]
 """A worker, and what it is asked to do."""
 
 
+class RealTime:
+    """The time that everybody has."""
+
+    clock = staticmethod(time.monotonic)
+    sleep = staticmethod(time.sleep)
+
+
 class Backend(Protocol):
     """Commands out, replies and deaths in."""
 
     num_workers: int
+
+    def clock(self) -> float:
+        """What time it is, in seconds; only differences mean anything. A simulated backend has its own."""
+
+    def sleep(self, seconds: float, /) -> None:
+        """Let so much of that time pass."""
 
     @property
     def name(self) -> str:
@@ -73,8 +89,20 @@ class Backend(Protocol):
     def kill(self, worker: int) -> None:
         """End a runner at once, where that is possible."""
 
+    def memory(self, worker: int) -> int | None:
+        """How many bytes of memory a runner's process takes, where that can be told."""
+
+    def stack(self, worker: int) -> str:
+        """Where a runner is at this moment, as a Python stack; empty where that cannot be told."""
+
     def replace(self, worker: int) -> None:
         """Start a runner in the place of one that has died, where that is possible."""
+
+    def start_spare(self) -> bool:
+        """Have one more runner, with the number ``num_workers``, to try something with; whether there is one, and free."""
+
+    def end_spare(self) -> None:
+        """Give it up."""
 
     def close(self, grace: float) -> list[str]:
         """Close all environments and end all runners, within about ``grace`` seconds; returns who had to be left or killed."""

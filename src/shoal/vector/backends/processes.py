@@ -18,22 +18,24 @@ from typing import ClassVar
 import cloudpickle
 import numpy as np
 
-from shoal.vector.backends.base import Addressed, Recipe, StartMethod
+from shoal.vector.backends.base import Addressed, RealTime, Recipe, StartMethod
 from shoal.vector.backends.board import FIRST_SLEEP_SECONDS, NAP_SECONDS, Board, writes_keep_their_order
 from shoal.vector.backends.channel import ARRIVAL, LOG, RING, Channel, Frame
 from shoal.vector.backends.fork_guard import disown, own
+from shoal.vector.backends.last_words import ask_for_stack, read_last_words
 from shoal.vector.backends.launch import Launcher, Process, make_launcher
-from shoal.vector.backends.limits import make_room_for
+from shoal.vector.backends.lifeline import Lifeline
+from shoal.vector.backends.limits import make_room_for, resident_bytes
 from shoal.vector.backends.patience import SPIN_SECONDS, look
 from shoal.vector.backends.remote_log import LogSettings, handle_record
-from shoal.vector.backends.serial import private_arena
 from shoal.vector.backends.shared_buffer import SharedBuffer
 from shoal.vector.backends.waiting import Waiter, make_waiter
 from shoal.vector.backends.worker import Briefing, Post
 from shoal.vector.cpus import own_processors, usable_cpus
-from shoal.vector.errors import ConfigurationError, ProtocolError
+from shoal.vector.errors import CannotStart, ConfigurationError, ProtocolError, WorkerError
 from shoal.vector.failures import Failure
-from shoal.vector.layout import Arena, pack, packed_nbytes, unpack
+from shoal.vector.interrupts import postponed
+from shoal.vector.layout import Arena, pack, packed_nbytes, private_arena, unpack
 from shoal.vector.messages import (
     EACH,
     Arrival,
@@ -62,11 +64,28 @@ class _Member:
         self.briefing = briefing
         self.channel: Channel
         self.process: Process
+        self.words: SharedBuffer | None = None
         self.generation = 0
-        self.dead = False
+        self.dead = True
+
+    @property
+    def is_started(self) -> bool:
+        """Whether there has been a process."""
+        return hasattr(self, "process")
+
+    def let_go(self) -> None:
+        """End its process, whatever that has started too, and give up what connects to it."""
+        if self.is_started:
+            self.process.kill()
+            self.process.wait(time.monotonic() + 2.0)
+            self.process.forget()
+            disown(self.channel.socket.fileno())
+            self.channel.socket.close()
+            del self.process, self.channel
+        self.dead = True
 
 
-class ProcessBackend:
+class ProcessBackend(RealTime):
     """What ``pipes`` and ``shm`` have in common."""
 
     name: ClassVar[str] = "processes"
@@ -77,9 +96,14 @@ class ProcessBackend:
         self.num_workers = len(recipes)
         self.start_method = start_method
         self._members = [_Member(recipe, _brief(recipe)) for recipe in recipes]
+        self._members.append(_Member(Recipe(range(0), []), b""))  # the spare, behind all others
+        self._spare = self.num_workers
+        self._absent: set[int] = set()
+        self._spare_is_free = False
         self._launcher: Launcher | None = None
         self._waiter: Waiter | None = None
-        self._board = Board(self.num_workers)
+        self._lifeline = Lifeline()
+        self._board = Board(self.num_workers + 1)
         self._uses_board = self.shares_arena and writes_keep_their_order()
         # Who looks around when there are more workers than processors takes time from those that work.
         self._spins = self.num_workers <= usable_cpus()
@@ -103,12 +127,19 @@ class ProcessBackend:
         self._waiter = make_waiter(spins=self._spins and not self._uses_board)
         self._launcher = make_launcher(self.start_method)
         for worker in range(self.num_workers):
-            self._launch(worker)
+            if worker not in self._absent:
+                self._launch(worker)
+
+    def do_without(self, worker: int) -> None:
+        """Leave the place of this worker empty: somebody else does its work."""
+        self._absent.add(worker)
+        self._members[worker].let_go()
 
     def _launch(self, worker: int) -> None:
         assert self._launcher is not None
         assert self._waiter is not None
         member = self._members[worker]
+        words = SharedBuffer("shoal-last-words")
         ours, theirs = socket.socketpair()
         own(ours.fileno())
         with theirs:
@@ -118,19 +149,33 @@ class ProcessBackend:
                 generation=member.generation,
                 channel_fd=theirs.fileno(),
                 board_fd=self._board.fd,
+                lifeline_fd=self._lifeline.fd,
+                words_fd=words.fd,
                 arena_fd=self._shared.fd if self._shared is not None else -1,
                 uses_board=self._uses_board,
                 spins=self._spins,
-                processor=self._processors[worker] if self._processors else -1,
+                processor=self._processor_of(worker),
             )
-            member.channel = Channel(ours)
-            member.process = self._launcher.launch(post)
-        self._waiter.watch(worker, ours.fileno(), member.process.sentinel)
-        logger.debug(
-            "worker %d is process %d (%s, %s): environments %d to %d",
-            worker, member.process.pid, self.name, self.start_method,
-            member.recipe.rows.start, member.recipe.rows.stop - 1,
-        )  # fmt: skip
+            try:
+                process = self._launcher.launch(post)
+            except BaseException as error:
+                disown(ours.fileno())
+                ours.close()
+                words.close()
+                if isinstance(error, OSError | WorkerError):
+                    raise CannotStart(f"worker {worker} of {self.num_workers} could not be started: {error}") from error
+                raise
+        if member.words is not None:
+            member.words.close()
+        member.words = words
+        member.channel, member.process, member.dead = Channel(ours), process, False
+        self._waiter.watch(worker, ours.fileno(), process.sentinel)
+        rows = member.recipe.rows
+        doing = f"environments {rows.start} to {rows.stop - 1}" if worker != self._spare else "a spare"
+        logger.debug("worker %d is process %d (%s, %s): %s", worker, process.pid, self.name, self.start_method, doing)
+
+    def _processor_of(self, worker: int) -> int:
+        return self._processors[worker] if worker < len(self._processors) else -1
 
     def attach(self, attachment: Attachment, sequence: int) -> Arena:
         """Allocate the arena and tell every worker."""
@@ -138,11 +183,18 @@ class ProcessBackend:
             layout = attachment.layout
             self._arena = Arena(layout, self._shared.allocate(layout.nbytes))
         else:
-            self._arena = private_arena(attachment)
-            for member in self._members:
-                member.channel.max_raw = packed_nbytes(self._arena.shipped, member.recipe.rows)
+            self._arena = private_arena(attachment.layout)
+            for member in self._members[: self.num_workers]:
+                if member.is_started:
+                    member.channel.max_raw = packed_nbytes(self._arena.shipped, member.recipe.rows)
         command = Command(sequence, Op.ATTACH, attachment)
-        self.post([(worker, command) for worker in range(self.num_workers)])
+        self.post([(worker, command) for worker in range(self.num_workers) if worker not in self._absent])
+        return self._arena
+
+    @property
+    def arena(self) -> Arena:
+        """The caller's view of it."""
+        assert self._arena is not None
         return self._arena
 
     def post(self, commands: Sequence[Addressed]) -> None:
@@ -173,6 +225,10 @@ class ProcessBackend:
 
     def _pickled(self, worker: int, command: Command) -> bytes:
         if command.op is Op.CONSTRUCT:
+            if worker == self._spare:
+                self._members[worker].recipe = command.payload
+                self._spare_is_free = False
+                return _brief(command.payload)
             return self._members[worker].briefing
         if command.payload is None:
             return b""
@@ -305,7 +361,7 @@ class ProcessBackend:
         self._take_from_board(worker, member, events)
         member.dead = True
         self._waiter.forget(worker)
-        events.append(Death(worker, member.process.pid, member.process.exit_code))
+        events.append(Death(worker, member.process.pid, member.process.exit_code, member.process.peak_memory))
 
     def _take_from_board(self, worker: int, member: _Member, events: list[Event]) -> None:
         """What a worker that has died had still finished."""
@@ -320,12 +376,9 @@ class ProcessBackend:
                 self._arrive(row, Outcome.empty(), events)
 
     def replace(self, worker: int) -> None:
-        """Start another process in the place of one that has died. What it was asked is forgotten."""
+        """Put another process in the place of one that has died. What it was asked is forgotten."""
         member = self._members[worker]
-        disown(member.channel.socket.fileno())
-        member.channel.socket.close()
-        member.process.kill()  # what its environments have started
-        member.process.forget()
+        member.let_go()
         self._awaited.pop(worker, None)
         for row in member.recipe.rows:
             if self._tickets[row] != NOT_UNDER_WAY:
@@ -333,10 +386,75 @@ class ProcessBackend:
                 self._num_under_way -= 1
         self._board.clear(worker)
         member.generation += 1
-        member.dead = False
-        self._launch(worker)
+        if self._spare_is_free and not self._members[self._spare].dead:
+            self._take_spare(worker, member)
+        else:
+            self._launch(worker)
         if self._arena is not None and self._shared is None:
             member.channel.max_raw = packed_nbytes(self._arena.shipped, member.recipe.rows)
+
+    def start_spare(self) -> bool:
+        """Have a process ready that can take the place of any worker, or be used to try something; whether there is one."""
+        spare = self._members[self._spare]
+        if not spare.dead:
+            return self._spare_is_free
+        spare.let_go()
+        self._board.clear(self._spare)
+        spare.generation += 1
+        try:
+            self._launch(self._spare)
+        except CannotStart:
+            return False
+        self._spare_is_free = True
+        spare.channel.send(spare.generation, 0, Op.PREPARE, self._members[0].briefing)
+        self._board.mail_sent(self._spare)
+        return True
+
+    def end_spare(self) -> None:
+        """Give up the spare process; it may have been used."""
+        assert self._waiter is not None
+        spare = self._members[self._spare]
+        if not spare.dead:
+            self._waiter.forget(self._spare)
+        self._awaited.pop(self._spare, None)
+        self._spare_is_free = False
+        spare.let_go()
+
+    def _take_spare(self, worker: int, member: _Member) -> None:
+        """Let the spare process be this worker from now on."""
+        assert self._waiter is not None
+        spare = self._members[self._spare]
+        self._waiter.forget(self._spare)
+        place = {
+            "worker": worker,
+            "first_row": member.recipe.rows.start,
+            "generation": member.generation,
+            "processor": self._processor_of(worker),
+        }
+        member.channel, member.process, member.dead = spare.channel, spare.process, False
+        member.words, spare.words = spare.words, member.words
+        del spare.channel, spare.process
+        spare.dead, self._spare_is_free = True, False
+        if not member.channel.send(spare.generation, 0, Op.TAKE_PLACE, pickle.dumps(place)):
+            self._waiter.watch_for_room(worker, True)
+        self._board.mail_sent(self._spare)
+        self._waiter.watch(worker, member.channel.socket.fileno(), member.process.sentinel)
+        logger.debug("worker %d is process %d, which was ready", worker, member.process.pid)
+
+    def stack(self, worker: int) -> str:
+        """Where a worker is at this moment: its Python stack, as far as it can be had."""
+        member = self._members[worker]
+        return "" if member.dead or member.words is None else ask_for_stack(member.words.fd, member.process.pid)
+
+    def last_words(self, worker: int) -> tuple[str, str]:
+        """The stack in which a worker crashed, and the last it printed to its error output."""
+        words = self._members[worker].words
+        return ("", "") if words is None else read_last_words(words.fd)
+
+    def memory(self, worker: int) -> int | None:
+        """How many bytes of memory a worker takes, where that can be told."""
+        member = self._members[worker]
+        return None if member.dead else resident_bytes(member.process.pid)
 
     @contextmanager
     def doorbell(self) -> Iterator[int | None]:
@@ -367,35 +485,41 @@ class ProcessBackend:
         if self._waiter is None:
             self._release()
             return []
-        late = []
-        started = [worker for worker, member in enumerate(self._members) if hasattr(member, "process")]
+        started = [worker for worker, member in enumerate(self._members) if member.is_started]
+        with postponed:
+            try:
+                self._ask_to_leave([worker for worker in started if not self._members[worker].dead], grace)
+            finally:
+                # Also after an interrupt, and whatever their environments have started.
+                late = [worker for worker in started if not self._members[worker].dead and worker != self._spare]
+                said = [self._why_late(worker, grace) for worker in late if grace > 0]
+                for worker in started:
+                    self._members[worker].process.kill()
+                self._release()
+        return said
+
+    def _ask_to_leave(self, workers: list[int], grace: float) -> None:
         if grace > 0:
-            self.post([(worker, Command(0, Op.CLOSE)) for worker in started if not self._members[worker].dead])
+            self.post([(worker, Command(0, Op.CLOSE)) for worker in workers])
         deadline = time.monotonic() + grace
-        while time.monotonic() < deadline and not all(self._members[worker].dead for worker in started):
+        while time.monotonic() < deadline and not all(self._members[worker].dead for worker in workers):
             try:
                 self.poll(min(0.1, max(0.0, deadline - time.monotonic())))
             except ProtocolError:
-                break
-        for worker in started:
-            member = self._members[worker]
-            if not member.dead and grace > 0:
-                late.append(
-                    f"worker {worker} (pid {member.process.pid}) did not end within {grace:.1f} s of close(): "
-                    f"it was busy with environment {self.progress(worker)}; it is killed"
-                )
-            member.process.kill()  # also what its environments have started
-            member.process.wait(time.monotonic() + 2.0)
-        self._release()
-        return late
+                return
+
+    def _why_late(self, worker: int, grace: float) -> str:
+        return (
+            f"worker {worker} (pid {self._members[worker].process.pid}) did not end within {grace:.1f} s of close(): "
+            f"it was busy with environment {self.progress(worker)}; it is killed"
+        )
 
     def _release(self) -> None:
         for member in self._members:
-            if hasattr(member, "process"):
-                member.process.forget()
-            if hasattr(member, "channel"):
-                disown(member.channel.socket.fileno())
-                member.channel.socket.close()
+            member.let_go()
+            if member.words is not None:
+                member.words.close()
+        self._lifeline.close()
         if self._launcher is not None:
             self._launcher.close()
             self._launcher = None

@@ -11,22 +11,14 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
 
-import numpy as np
-
-from shoal.vector.backends.base import Addressed, Recipe
+from shoal.vector.backends.base import Addressed, RealTime, Recipe
 from shoal.vector.failures import Failure
-from shoal.vector.layout import Arena
+from shoal.vector.layout import Arena, private_arena
 from shoal.vector.messages import EACH, Arrival, Attachment, Command, Event, Op, Outcome, Reply, one_by_one
 from shoal.vector.runner import Runner
 
 
-def private_arena(attachment: Attachment) -> Arena:
-    """An arena in ordinary memory."""
-    layout = attachment.layout
-    return Arena(layout, np.zeros(layout.nbytes, dtype=np.uint8))
-
-
-class SerialBackend:
+class SerialBackend(RealTime):
     """One runner, called directly."""
 
     name: ClassVar[str] = "serial"
@@ -36,7 +28,7 @@ class SerialBackend:
         self.num_workers = len(recipes)
         self._progress = [[0] for _ in recipes]
         self.runners = [
-            Runner(recipe.rows, recipe.env_fns, progress, in_process=True)
+            Runner(recipe.rows, recipe.env_fns, progress, in_process=True, entropy=recipe.entropy)
             for recipe, progress in zip(recipes, self._progress, strict=True)
         ]
         self._posted: deque[tuple[int, int | None, Command]] = deque()
@@ -48,7 +40,7 @@ class SerialBackend:
 
     def attach(self, attachment: Attachment, sequence: int) -> Arena:
         """Give every runner the same arena."""
-        arena = private_arena(attachment)
+        arena = private_arena(attachment.layout)
         for runner in self.runners:
             runner.attach(attachment, arena)
         self._posted.extend((worker, None, Command(sequence, Op.ATTACH)) for worker in range(self.num_workers))
@@ -98,6 +90,21 @@ class SerialBackend:
 
     def kill(self, worker: int) -> None:
         """Impossible in the caller's own thread."""
+
+    def memory(self, worker: int) -> int | None:
+        """Not known: it is the caller's."""
+        return None
+
+    def stack(self, worker: int) -> str:
+        """Not known: a debugger can tell."""
+        return ""
+
+    def start_spare(self) -> bool:
+        """There is none in the caller's own process."""
+        return False
+
+    def end_spare(self) -> None:
+        """There is none."""
 
     def replace(self, worker: int) -> None:
         """Nobody dies here without the caller."""

@@ -16,14 +16,13 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import ClassVar
 
-from shoal.vector.backends.base import Addressed, Recipe
-from shoal.vector.backends.serial import private_arena
-from shoal.vector.layout import Arena
+from shoal.vector.backends.base import Addressed, RealTime, Recipe
+from shoal.vector.layout import Arena, private_arena
 from shoal.vector.messages import EACH, Arrival, Attachment, Command, Event, Op, Outcome, Reply, one_by_one
 from shoal.vector.runner import Runner
 
 
-class ThreadsBackend:
+class ThreadsBackend(RealTime):
     """One thread for each runner."""
 
     name: ClassVar[str] = "threads"
@@ -33,7 +32,7 @@ class ThreadsBackend:
         self.num_workers = len(recipes)
         self._progress = [[0] for _ in recipes]
         self.runners = [
-            Runner(recipe.rows, recipe.env_fns, progress, in_process=True)
+            Runner(recipe.rows, recipe.env_fns, progress, in_process=True, entropy=recipe.entropy)
             for recipe, progress in zip(recipes, self._progress, strict=True)
         ]
         self._commands: list[SimpleQueue[Command]] = [SimpleQueue() for _ in recipes]
@@ -51,7 +50,7 @@ class ThreadsBackend:
 
     def attach(self, attachment: Attachment, sequence: int) -> Arena:
         """Give every runner the same arena."""
-        arena = private_arena(attachment)
+        arena = private_arena(attachment.layout)
         for worker, runner in enumerate(self.runners):
             runner.attach(attachment, arena)
             self.post([(worker, Command(sequence, Op.ATTACH))])
@@ -83,6 +82,21 @@ class ThreadsBackend:
 
     def kill(self, worker: int) -> None:
         """Impossible: Python cannot end a thread."""
+
+    def memory(self, worker: int) -> int | None:
+        """Not known: it is the caller's."""
+        return None
+
+    def stack(self, worker: int) -> str:
+        """Not known: a debugger can tell."""
+        return ""
+
+    def start_spare(self) -> bool:
+        """There is none in the caller's own process."""
+        return False
+
+    def end_spare(self) -> None:
+        """There is none."""
 
     def replace(self, worker: int) -> None:
         """Nobody dies here without the caller."""

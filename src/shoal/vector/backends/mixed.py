@@ -1,0 +1,131 @@
+"""Some environments in the caller's own process, the others in worker processes.
+
+For environments that cannot run elsewhere (a window, a debugger, a handle that does not cross processes), and for the case
+that no process can be started any more: whoever then loses its worker goes on here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from shoal.vector.backends.base import Addressed, RealTime, Recipe
+from shoal.vector.backends.processes import ProcessBackend
+from shoal.vector.failures import Failure
+from shoal.vector.interrupts import allowed
+from shoal.vector.layout import Arena
+from shoal.vector.messages import EACH, Arrival, Attachment, Command, Event, Op, Outcome, Reply, one_by_one
+from shoal.vector.runner import Runner
+
+
+class MixedBackend(RealTime):
+    """Worker processes, and runners here in the place of some of them."""
+
+    in_process = False
+
+    def __init__(self, processes: ProcessBackend, recipes: Sequence[Recipe], local: Collection[int] = ()) -> None:
+        self._processes = processes
+        self.name, self.num_workers = processes.name, processes.num_workers
+        self._recipes = recipes
+        self._progress: dict[int, list[int]] = {}
+        self._runners: dict[int, Runner] = {}
+        self._posted: deque[tuple[int, int | None, Command]] = deque()
+        """Worker, the environment if it is to be reported by itself, and what to do; done while polling."""
+        self._interrupted: list[Event] = []
+        for worker in local:
+            self.adopt(worker)
+
+    def adopt(self, worker: int) -> None:
+        """Let what this worker should do be done here from now on."""
+        recipe = self._recipes[worker]
+        self._progress[worker] = [0]
+        self._runners[worker] = Runner(
+            recipe.rows, recipe.env_fns, self._progress[worker], in_process=True, entropy=recipe.entropy
+        )
+        self._processes.do_without(worker)
+
+    def start(self) -> None:
+        """Start the processes."""
+        self._processes.start()
+
+    def attach(self, attachment: Attachment, sequence: int) -> Arena:
+        """Allocate the arena and tell everybody."""
+        arena = self._processes.attach(attachment, sequence)
+        self.post([(worker, Command(sequence, Op.ATTACH, attachment)) for worker in self._runners])
+        return arena
+
+    def post(self, commands: Sequence[Addressed]) -> None:
+        """Hand the commands to the processes, and keep those for here until the next poll."""
+        self._processes.post([one for one in commands if one[0] not in self._runners])
+        for worker, command in commands:
+            if worker not in self._runners:
+                continue
+            if command.op in EACH:
+                self._posted.extend((worker, row, part) for row, part in one_by_one(command))
+            else:
+                self._posted.append((worker, None, command))
+
+    def poll(self, timeout: float | None, arrivals: int = 1) -> list[Event]:
+        """Do the next thing that is to be done here, while the processes are at work; otherwise wait for them."""
+        if self._interrupted:
+            events, self._interrupted = self._interrupted, []
+            return events
+        if not self._posted:
+            return self._processes.poll(timeout, arrivals)
+        worker, row, command = self._posted.popleft()
+        try:
+            with allowed:
+                return [_event(worker, row, command, self._carry_out(worker, command))]
+        except KeyboardInterrupt as error:
+            # Nobody knows how far it got, so these have to be reset.
+            rows = self._recipes[worker].rows if row is None else [row]
+            failures = [Failure.of(error, env_index=row, phase=command.op.label) for row in rows]
+            self._interrupted.append(_event(worker, row, command, Outcome([], [], failures, [])))
+            raise
+
+    def _carry_out(self, worker: int, command: Command) -> Outcome:
+        if command.op is Op.ATTACH:
+            self._runners[worker].attach(command.payload, self._processes.arena)
+            return Outcome.empty()
+        return self._runners[worker].execute(command)
+
+    def progress(self, worker: int) -> int | None:
+        """The environment this worker is working on right now."""
+        if worker not in self._runners:
+            return self._processes.progress(worker)
+        return self._progress[worker][0] - 1 if self._progress[worker][0] else None
+
+    def pid(self, worker: int) -> int:
+        """The process of this worker, which may be the caller's."""
+        return os.getpid() if worker in self._runners else self._processes.pid(worker)
+
+    def kill(self, worker: int) -> None:
+        """End a worker process; what runs here cannot be ended."""
+        if worker not in self._runners:
+            self._processes.kill(worker)
+
+    def memory(self, worker: int) -> int | None:
+        """How much memory a worker process takes."""
+        return None if worker in self._runners else self._processes.memory(worker)
+
+    def stack(self, worker: int) -> str:
+        """Where a worker process is at this moment."""
+        return "" if worker in self._runners else self._processes.stack(worker)
+
+    def close(self, grace: float) -> list[str]:
+        """Close everything, here and there."""
+        self._posted.clear()
+        for runner in self._runners.values():
+            runner.slice.close()
+        return self._processes.close(grace)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._processes, name)
+
+
+def _event(worker: int, row: int | None, command: Command, outcome: Outcome) -> Event:
+    if row is None:
+        return Reply(worker, command.sequence, outcome)
+    return Arrival(row, command.sequence, outcome)

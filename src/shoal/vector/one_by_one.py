@@ -1,0 +1,47 @@
+"""A step that is taken one environment after the other, because one of them has ended its worker twice.
+
+The others' steps are reported and written down before the suspect's is taken, so that its next death costs nobody else
+anything. For the pool it is one step: what the environments report is collected until all of them have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from shoal.vector.journal import Journal
+from shoal.vector.messages import Command, Op, Outcome, Reply, Steps
+
+
+class OneByOne:
+    """The steps that are taken like this now."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._so_far: dict[tuple[int, int], Outcome] = {}
+        """What has come of it: by worker and command."""
+
+    def __contains__(self, step: tuple[int, int]) -> bool:
+        return step in self._so_far
+
+    def arranged(self, worker: int, command: Command, suspects: Collection[int]) -> Command:
+        """The same step, one environment after the other, those who have ended their worker last."""
+        steps = command.payload or Steps(self._journal.rows[worker], [], ())
+        rows = sorted(steps.rows, key=lambda row: row in suspects)
+        if command.op is Op.STEP:
+            self._so_far.setdefault((worker, command.sequence), Outcome.empty())
+        return Command(command.sequence, Op.STEP_EACH, Steps(rows, steps.loose, steps.wide))
+
+    def collect(self, worker: int, sequence: int, outcome: Outcome) -> None:
+        """One environment has taken its step."""
+        so_far = self._so_far[worker, sequence]
+        so_far.infos.extend(outcome.infos)
+        so_far.loose.extend(outcome.loose)
+        so_far.failures.extend(outcome.failures)
+
+    def replies(self) -> Iterator[Reply]:
+        """Those steps that all environments have taken."""
+        for worker, sequence in list(self._so_far):
+            if not self._journal.is_pending(worker, sequence):
+                infos, loose, failures, values = self._so_far.pop((worker, sequence))
+                infos.sort(key=lambda entry: entry[0])
+                yield Reply(worker, sequence, Outcome(infos, loose, failures, values))

@@ -1,0 +1,184 @@
+"""Workers, time and accidents that are all made up, so that thousands of accidents fit into a minute.
+
+The environments and runners are real, and so is everything above them. What is simulated is what a backend adds: processes
+that die at any moment, messages that are late, and a clock. Everything follows from one seed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from shoal.vector.backends.base import Addressed, Recipe
+from shoal.vector.layout import Arena, as_index, private_arena
+from shoal.vector.messages import EACH, Arrival, Attachment, Command, Death, Event, Op, Outcome, Reply, one_by_one
+from shoal.vector.runner import Runner
+
+ACCIDENTS = ("before", "during", "after", "after the reply", "hang")
+
+
+class SimulatedWorker:
+    """One process that does not exist."""
+
+    def __init__(self, number: int, recipe: Recipe, generation: int) -> None:
+        self.number, self.generation = number, generation
+        self.progress = [0]
+        self.queue: deque[tuple[int | None, Command]] = deque()
+        self.is_dead = self.is_buried = self.hangs = False
+        self.attachment: Attachment | None = None
+        self.employ(recipe)
+
+    def employ(self, recipe: Recipe) -> None:
+        self.rows = recipe.rows
+        self.runner = Runner(recipe.rows, recipe.env_fns, self.progress, in_process=True, entropy=recipe.entropy)
+
+
+class SimulatedBackend:
+    """A backend in which a seed decides who works next, and who dies."""
+
+    name, in_process = "shm", False
+    dropped_replies = 0
+
+    def __init__(self, recipes: list[Recipe], seed: int, danger: float) -> None:
+        self.num_workers = len(recipes)
+        self._recipes = recipes
+        self._chance = random.Random(seed)
+        self._danger = danger
+        self._now = 0.0
+        self._arena: Arena
+        self._attached = False
+        self._generation = 0
+        self._workers: dict[int, SimulatedWorker] = {}
+        self.accidents: list[str] = []
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def clock(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        self._now += seconds
+
+    # -- a backend ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        for worker in range(self.num_workers):
+            self.replace(worker)
+
+    def replace(self, worker: int) -> None:
+        self._generation += 1
+        self._workers[worker] = SimulatedWorker(worker, self._recipes[worker], self._generation)
+
+    def start_spare(self) -> bool:
+        if self.num_workers in self._workers:
+            return False
+        self._generation += 1
+        self._workers[self.num_workers] = SimulatedWorker(self.num_workers, self._recipes[0], self._generation)
+        return True
+
+    def end_spare(self) -> None:
+        self._workers.pop(self.num_workers, None)
+
+    def attach(self, attachment: Attachment, sequence: int) -> Arena:
+        self._arena = private_arena(attachment.layout)
+        self._attached = True
+        self.post([(worker, Command(sequence, Op.ATTACH, attachment)) for worker in range(self.num_workers)])
+        return self._arena
+
+    def post(self, commands: Sequence[Addressed]) -> None:
+        for number, command in commands:
+            worker = self._workers[number]
+            if worker.is_dead:
+                continue  # as with a socket whose other end is gone
+            if command.op in EACH:
+                worker.queue.extend(one_by_one(command))
+            else:
+                worker.queue.append((None, command))
+
+    def poll(self, timeout: float | None, arrivals: int = 1) -> list[Event]:
+        self._now += self._chance.expovariate(1000)
+        dead = [worker for worker in self._workers.values() if worker.is_dead and not worker.is_buried]
+        if dead:
+            dead[0].is_buried = True
+            return [Death(dead[0].number, 1000 + dead[0].generation, -9)]
+        busy = [worker for worker in self._workers.values() if worker.queue and not worker.is_dead and not worker.hangs]
+        if not busy:
+            assert timeout is not None, "everybody would wait for ever"
+            self._now += timeout
+            return []
+        return self._work(self._chance.choice(busy))
+
+    def _work(self, worker: SimulatedWorker) -> list[Event]:
+        row, command = worker.queue[0]
+        accident = self._accident()
+        if accident:
+            self.accidents.append(f"{accident} in {command.op.name} of worker {worker.number}")
+            rows: Any = worker.rows if row is None else [row]
+            if command.op is Op.RESET:
+                rows = [reset.env_index for reset in command.payload]
+            worker.progress[0] = self._chance.choice(list(rows)) + 1 if rows and command.op is not Op.ATTACH else 0
+            if accident == "hang":
+                worker.hangs = True
+                return []
+            if accident == "before":
+                worker.is_dead = True
+                return []
+            if accident == "during" and self._attached and command.op in (Op.STEP, Op.RESET):
+                self._tear(rows)
+                worker.is_dead = True
+                return []
+        worker.queue.popleft()
+        outcome = self._carry_out(worker, command)
+        self._now += self._chance.expovariate(20)
+        if command.op is Op.CLOSE:
+            worker.is_dead = True
+            return []
+        if accident:
+            worker.is_dead = True
+            if accident != "after the reply":
+                return []
+        if row is not None:
+            return [Arrival(row, command.sequence, outcome)]
+        return [Reply(worker.number, command.sequence, outcome)]
+
+    def _accident(self) -> str:
+        return self._chance.choice(ACCIDENTS) if self._chance.random() < self._danger and self._attached else ""
+
+    def _tear(self, rows: Any) -> None:
+        """A write that was not finished."""
+        for array in self._arena.results:
+            raw = array[as_index(rows)].view(np.uint8)
+            array[as_index(rows)] = np.full_like(raw, 1).view(array.dtype).reshape(array[as_index(rows)].shape)
+
+    def _carry_out(self, worker: SimulatedWorker, command: Command) -> Outcome:
+        if command.op is Op.CONSTRUCT and isinstance(command.payload, Recipe):
+            worker.employ(command.payload)
+            command = Command(command.sequence, Op.CONSTRUCT)
+        if command.op is Op.ATTACH:
+            worker.runner.attach(command.payload, self._arena)
+            return Outcome.empty()
+        return worker.runner.execute(command)
+
+    def doorbell(self) -> AbstractContextManager[int | None]:
+        return nullcontext()
+
+    def progress(self, worker: int) -> int | None:
+        row = self._workers[worker].progress[0]
+        return row - 1 if row else None
+
+    def memory(self, worker: int) -> int:
+        return self._chance.randrange(100)
+
+    def stack(self, worker: int) -> str:
+        return ""
+
+    def kill(self, worker: int) -> None:
+        self._workers[worker].is_dead = True
+
+    def close(self, grace: float) -> list[str]:
+        return []

@@ -1,0 +1,165 @@
+"""Workers that have become too large or too old are replaced before anything happens to them, at no loss."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal import ParallelEnv
+from tests.comparing import difference, rollout
+from tests.envs import CountingEnv, WalkingEnv
+
+
+class LeakyEnv(WalkingEnv):
+    """Keeps two megabytes of every step."""
+
+    hoard: list[bytearray] = []  # one for all, as a leak in a library would be
+
+    def step(self, action: Any) -> Any:
+        self.hoard.append(bytearray(2 * 2**20))
+        return super().step(action)
+
+
+def test_a_worker_that_grows_is_replaced(process_backend: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with (
+        ParallelEnv(
+            [LeakyEnv] * 4, backend=process_backend, num_workers=2, start_method="fork", max_worker_memory="400 MB"
+        ) as envs,
+        ParallelEnv([WalkingEnv] * 4, backend="serial") as plain,
+    ):
+        before = envs.worker_pids
+        found = []
+        expected = []
+        for seed in range(5):
+            found += rollout(envs, 100, seed=seed)
+            expected += rollout(plain, 100, seed=seed)
+        assert not difference(found, expected)
+        assert set(before).isdisjoint(envs.worker_pids)
+        assert envs.stats.planned_restarts >= 2
+        assert envs.stats.restarts == 0
+        assert "MB of memory" in caplog.text
+
+
+def test_a_worker_that_has_run_its_episodes_is_replaced(process_backend: str) -> None:
+    with (
+        ParallelEnv(
+            [WalkingEnv] * 4, backend=process_backend, num_workers=2, start_method="fork", max_worker_episodes=10
+        ) as envs,
+        ParallelEnv([WalkingEnv] * 4, backend="serial") as plain,
+    ):
+        assert not difference(rollout(envs, 100), rollout(plain, 100))
+        assert envs.stats.planned_restarts >= 4
+        assert envs.stats.restarts == 0
+        for _ in range(3):
+            envs.send([1] * 4)
+            envs.recv(min_envs=4)
+
+
+class SlowToCloseEnv(CountingEnv):
+    """Never finishes closing."""
+
+    def close(self) -> None:
+        import time
+
+        time.sleep(60)
+
+
+def test_one_that_does_not_want_to_end_is_ended(process_backend: str) -> None:
+    fns = [functools.partial(SlowToCloseEnv, 2)] * 2
+    envs = ParallelEnv(fns, backend=process_backend, num_workers=1, start_method="fork", max_worker_episodes=1)
+    envs.reset(seed=0)
+    for _ in range(3):
+        envs.step([0, 0])
+    assert envs.stats.planned_restarts == 1
+    envs.close(terminate=True)
+
+
+def test_a_limit_that_is_too_low_for_anybody_is_given_up(
+    process_backend: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.vector.supervisor.WEIGHING_SECONDS", 0.0)
+    with ParallelEnv(
+        [WalkingEnv] * 2, backend=process_backend, num_workers=1, start_method="fork", max_worker_memory=1000
+    ) as envs:
+        rollout(envs, 20)
+        assert envs.stats.planned_restarts == 1
+        assert "worker 0 takes more than max_worker_memory even when it is new" in caplog.text
+
+
+@pytest.mark.parametrize("wrong", ["much", "5 parsecs", -1, 0, True, "-3 GB"])
+def test_a_memory_that_is_no_memory_is_refused(wrong: Any) -> None:
+    with pytest.raises(
+        shoal.ConfigurationError, match='max_worker_memory must be a number of bytes or a text such as "2 GB"'
+    ):
+        ParallelEnv([CountingEnv], backend="shm", max_worker_memory=wrong)
+
+
+def test_without_restoring_nobody_can_be_replaced() -> None:
+    with pytest.raises(shoal.ConfigurationError, match='for which on_fault must be "restore" or "truncate"'):
+        ParallelEnv([CountingEnv], backend="shm", max_worker_episodes=5, on_fault="raise")
+    with pytest.raises(shoal.ConfigurationError, match="max_worker_episodes must be a whole number of at least 1"):
+        ParallelEnv([CountingEnv], backend="shm", max_worker_episodes=0)
+
+
+def test_in_this_process_nobody_can_be_replaced() -> None:
+    with pytest.warns(UserWarning, match="max_worker_memory='1 GB' has no effect with backend=\"serial\""):
+        ParallelEnv([CountingEnv], backend="serial", max_worker_memory="1 GB").close()
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "message"),
+    [
+        ({"stop": 3}, r"timeouts may have 'construct', 'reset', 'step', 'call', got 'stop'\. Did you mean 'step'\?"),
+        ({"reset": -1}, r"timeouts\['reset'\] must be a positive number of seconds or None, got -1"),
+        ({"call": "soon"}, r"timeouts\['call'\] must be a positive number of seconds or None, got 'soon'"),
+    ],
+)
+def test_timeouts_that_make_no_sense_are_refused(timeouts: Any, message: str) -> None:
+    with pytest.raises(shoal.ConfigurationError, match=message):
+        ParallelEnv([CountingEnv], backend="shm", timeouts=timeouts)
+
+
+class TarryingEnv(CountingEnv):
+    """Takes its time in one place."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.where = where
+        self._tarry("construct")
+
+    def _tarry(self, where: str) -> None:
+        import time
+
+        if self.where == where:
+            time.sleep(60)
+
+    def reset(self, **keywords: Any) -> Any:
+        self._tarry("reset")
+        return super().reset(**keywords)
+
+    def ask(self) -> None:
+        self._tarry("call")
+
+
+@pytest.mark.parametrize("where", ["construct", "reset", "call"])
+def test_every_kind_of_call_has_a_deadline(process_backend: str, where: str) -> None:
+    def go() -> None:
+        with ParallelEnv(
+            [CountingEnv, functools.partial(TarryingEnv, where)],
+            backend=process_backend,
+            num_workers=2,
+            start_method="fork",
+            timeouts={where: 0.3},
+            on_fault="raise",
+        ) as envs:
+            envs.reset(seed=0)
+            envs.call("ask" if where == "call" else "describe")
+
+    doing = "making its environments" if where == "construct" else rf"in {where}\(\)"
+    with pytest.raises(shoal.WorkerTimeout, match=rf"environment 1 took longer than 0.3 s \({doing}\); it was here:"):
+        go()

@@ -1,0 +1,215 @@
+"""The history of environments stays short, and they are brought back all the same."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import signal
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+from gymnasium.wrappers import NormalizeObservation
+
+import shoal
+from shoal import ParallelEnv
+from shoal.vector import shortening, supervisor
+from tests.comparing import difference
+from tests.envs import CountingEnv, SpaceEnv, WalkingEnv
+
+
+@pytest.fixture(autouse=True)
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever can begin at a reset does so soon."""
+    monkeypatch.setattr(shortening, "WORTHWHILE_SECONDS", 0.0)
+    monkeypatch.setattr(shortening, "LONG_SECONDS", 1e9)
+    monkeypatch.setattr(supervisor, "MAINTENANCE", 4)
+
+
+@pytest.fixture
+def captures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """States are captured soon, too."""
+    monkeypatch.setattr(shortening, "LONG_SECONDS", 0.02)
+    monkeypatch.setattr(shortening, "CAPTURE_SHARE", 1.0)
+
+
+def rounds(envs: ParallelEnv) -> int:
+    return len(envs._pool.backend.journal.rounds)  # type: ignore[attr-defined]
+
+
+def habits(envs: ParallelEnv) -> Any:
+    return envs._pool.backend._shortener._habits  # type: ignore[attr-defined]
+
+
+def step(envs: ParallelEnv, number: int) -> Any:
+    return envs.step([(number + row) % 3 for row in range(envs.num_envs)])
+
+
+def run_until(envs: ParallelEnv, is_so: Any) -> int:
+    """Step until something has happened in the background; returns how many steps that took."""
+    for number in range(50_000):
+        if is_so():
+            return number
+        step(envs, number)
+    raise AssertionError("it has not happened")
+
+
+def compare_after_kill(envs: ParallelEnv, taken: int, env_fn: Any, **keywords: Any) -> None:
+    """Kill everybody, and compare what follows with an undisturbed run of the same length."""
+    for pid in envs.worker_pids:
+        os.kill(pid, signal.SIGKILL)
+    found = [step(envs, taken + number) for number in range(30)]
+    with ParallelEnv([env_fn] * envs.num_envs, backend="serial", **keywords) as plain:
+        plain.reset(seed=3)
+        for number in range(taken):
+            step(plain, number)
+        assert not difference(found, [step(plain, taken + number) for number in range(30)])
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP], ids=lambda mode: mode.value)
+def test_resets_that_passed_a_rehearsal_are_relied_on(process_backend: str, mode: AutoresetMode) -> None:
+    with ParallelEnv(
+        [WalkingEnv] * 6, backend=process_backend, num_workers=2, start_method="fork", autoreset_mode=mode
+    ) as envs:
+        envs.reset(seed=3)
+        taken = run_until(envs, lambda: all(shortening.Way.RESETS in each.relies_on for each in habits(envs)))
+        for number in range(20):
+            step(envs, taken + number)
+        assert rounds(envs) < 20
+        compare_after_kill(envs, taken + 20, WalkingEnv, autoreset_mode=mode)
+        assert envs.stats.restarts == 2
+        assert envs.stats.replayed_steps < 6 * 20
+
+
+@pytest.mark.usefixtures("captures")
+def test_what_depends_on_past_episodes_is_captured(process_backend: str) -> None:
+    def make() -> Any:
+        return NormalizeObservation(WalkingEnv())
+
+    with ParallelEnv([make] * 3, backend=process_backend, num_workers=1, start_method="fork") as envs:
+        envs.reset(seed=3)
+        taken = run_until(envs, lambda: shortening.Way.CAPTURES in habits(envs)[0].relies_on)
+        assert shortening.Way.RESETS not in habits(envs)[0].relies_on
+        assert rounds(envs) < taken, "what was before is gone"
+        compare_after_kill(envs, taken, make)
+
+
+@pytest.mark.usefixtures("captures")
+def test_random_numbers_that_all_share_are_captured_too(process_backend: str) -> None:
+    class GlobalEnv(WalkingEnv):
+        def step(self, action: Any) -> Any:
+            observation, reward, *rest = super().step(action)
+            return observation, reward + np.random.random(), *rest
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            if seed is not None:
+                np.random.seed(seed)
+            return super().reset(seed=seed, options=options)
+
+    with ParallelEnv([GlobalEnv] * 3, backend=process_backend, num_workers=1, start_method="fork") as envs:
+        envs.reset(seed=3)
+        taken = run_until(envs, lambda: shortening.Way.CAPTURES in habits(envs)[0].relies_on)
+        compare_after_kill(envs, taken, GlobalEnv)
+
+
+def test_attributes_and_calls_survive(process_backend: str) -> None:
+    with ParallelEnv([CountingEnv] * 2, backend=process_backend, num_workers=1, start_method="fork") as envs:
+        envs.reset(seed=3)
+        envs.set_attr("length", [5, 7])
+        for number in range(300):
+            step(envs, number)
+        envs.set_attr("label", "late")
+        for number in range(300):
+            step(envs, number)
+        os.kill(envs.worker_pids[0], signal.SIGKILL)
+        step(envs, 0)
+        assert envs.get_attr("length") == (5, 7)
+        assert envs.get_attr("label") == ("late", "late")
+
+
+@pytest.mark.usefixtures("captures")
+def test_what_can_be_neither_keeps_its_whole_history(process_backend: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "shoal.vector.shortening")
+
+    class StubbornEnv(WalkingEnv):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lock, self.episodes = threading.Lock(), 0  # a lock cannot be pickled
+
+        def reset(self, **keywords: Any) -> Any:
+            self.episodes += 1
+            return super().reset(**keywords)
+
+        def step(self, action: Any) -> Any:
+            observation, reward, *rest = super().step(action)
+            return observation, reward + self.episodes, *rest
+
+    with ParallelEnv([StubbornEnv] * 2, backend=process_backend, num_workers=1, start_method="fork") as envs:
+        envs.reset(seed=3)
+        everything = {shortening.Way.RESETS, shortening.Way.CAPTURES}
+        taken = run_until(envs, lambda: set(habits(envs)[0].refused) >= everything)
+        assert rounds(envs) == taken + 1
+        assert "cannot begin at a reset without a seed: environment" in caplog.text
+        assert "cannot be captured: TypeError" in caplog.text
+        compare_after_kill(envs, taken, StubbornEnv)
+
+
+def test_a_history_that_is_too_long_is_given_up_with_a_warning(
+    process_backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(supervisor, "LARGEST", 20_000)
+    monkeypatch.setattr(shortening, "WORTHWHILE_SECONDS", 1e9)
+    fns = [functools.partial(SpaceEnv, spaces.Discrete(9), spaces.Discrete(3))] * 2
+    with ParallelEnv(fns, backend=process_backend, num_workers=1, start_method="fork") as envs:
+        envs.reset(seed=3)
+        for number in range(2000):
+            step(envs, number)
+        assert "has become too long to be kept" in caplog.text
+        assert rounds(envs) < 10
+        with pytest.raises(shoal.StateError, match=r"state_dict\(\) is not possible: the history .* too long"):
+            envs.state_dict()
+        os.kill(envs.worker_pids[0], signal.SIGKILL)
+        with pytest.raises(shoal.WorkerCrashLoop, match="their history had become too long to be kept"):
+            step(envs, 0)
+    with ParallelEnv(fns, backend=process_backend, num_workers=1, start_method="fork", on_fault="truncate") as envs:
+        envs.reset(seed=3)
+        for number in range(2000):
+            step(envs, number)
+        os.kill(envs.worker_pids[0], signal.SIGKILL)
+        *_, truncated, info = step(envs, 0)
+        assert truncated.all()
+        assert info["fault"]["signal"].tolist() == ["SIGKILL", "SIGKILL"]
+        step(envs, 1)
+
+
+def test_the_spare_worker_may_die_at_any_time(process_backend: str) -> None:
+    with ParallelEnv([WalkingEnv] * 4, backend=process_backend, num_workers=2, start_method="fork") as envs:
+        envs.reset(seed=3)
+        backend = envs._pool.backend
+        assert backend.start_spare()
+        os.kill(backend._members[2].process.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+        for number in range(50):
+            step(envs, number)
+        compare_after_kill(envs, 50, WalkingEnv)
+
+
+def test_a_spare_worker_takes_the_place_of_a_dead_one(process_backend: str) -> None:
+    with ParallelEnv([WalkingEnv] * 4, backend=process_backend, num_workers=2, start_method="fork") as envs:
+        envs.reset(seed=3)
+        for number in range(5):
+            step(envs, number)
+        backend: Any = envs._pool.backend
+        backend.end_spare()
+        assert backend.start_spare()
+        spare = backend._members[2].process.pid
+        os.kill(envs.worker_pids[1], signal.SIGKILL)
+        found = [step(envs, 5 + number) for number in range(10)]
+        assert envs.worker_pids[1] == spare
+        with ParallelEnv([WalkingEnv] * 4, backend="serial") as plain:
+            plain.reset(seed=3)
+            expected = [step(plain, number) for number in range(15)]
+        assert not difference(found, expected[5:])

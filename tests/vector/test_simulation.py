@@ -1,0 +1,135 @@
+"""Hundreds of made-up accidents, thousands in ``make soak``: whatever happens, results are those of an undisturbed run."""
+
+from __future__ import annotations
+
+import functools
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+
+from shoal import ParallelEnv
+from shoal.vector import pool, shortening, supervisor
+from tests.comparing import difference
+from tests.envs import SpaceEnv, WalkingEnv
+from tests.vector.simulation import SimulatedBackend
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+class DriftingEnv(WalkingEnv):
+    """What it does depends on all of its episodes, so a reset is no point to begin from."""
+
+    total = 0.0
+
+    def step(self, action: Any) -> Any:
+        observation, reward, *rest = super().step(action)
+        self.total = 0.9 * self.total + float(observation[0])
+        return observation, reward + self.total, *rest
+
+
+WORLDS: list[Any] = [
+    WalkingEnv,
+    DriftingEnv,
+    functools.partial(SpaceEnv, spaces.Discrete(10**6), spaces.Discrete(3)),
+    functools.partial(SpaceEnv, spaces.Text(8), spaces.Discrete(3)),
+    functools.partial(SpaceEnv, spaces.Box(0, 255, (12, 12, 3), np.uint8), spaces.Discrete(3)),
+]
+
+
+def play(program: random.Random, envs: ParallelEnv) -> list[Any]:
+    """Whatever a program may do with environments, in an order that its random numbers decide."""
+    count = envs.num_envs
+    results: list[Any] = [envs.reset(seed=program.randrange(100))]
+    ended = np.zeros(count, np.bool_)
+    for _ in range(program.randrange(5, 30)):
+        some = sorted(program.sample(range(count), program.randint(1, count)))
+        if envs.autoreset_mode is AutoresetMode.DISABLED and ended.any():
+            results.append(envs.reset(options={"reset_mask": ended}))
+            ended[:] = False
+        choice = program.random()
+        if choice < 0.75:
+            step = envs.step([program.randrange(3) for _ in range(count)])
+            results.append(step)
+            ended = step[2] | step[3]
+        elif choice < 0.85:
+            envs.send([program.randrange(3) for _ in some], some)
+            for _ in some:
+                batch = envs.recv()
+                row = int(batch.env_ids[0])
+                results.append((row, *batch[1:]))
+                ended[row] = batch.terminated[0] | batch.truncated[0]
+            results[-len(some) :] = sorted(results[-len(some) :], key=lambda one: one[0])
+        elif choice < 0.9:
+            results.append(envs.reset(seed=[program.randrange(100) for _ in some], env_ids=some))
+            ended[some] = False
+        elif choice < 0.94:
+            envs.set_attr("label", program.random())
+        elif choice < 0.97:
+            results.append(envs.call("reset_count") if hasattr(envs, "nothing") else envs.get_attr("render_mode"))
+        else:
+            envs.reset_async(None)
+            results.append(envs.reset_wait())
+            ended[:] = False
+    return results
+
+
+def check_schedule(seed: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """One schedule of accidents; returns what happened in it."""
+    chance = random.Random(seed)
+    num_envs = chance.randint(1, 6)
+    world = chance.choice(WORLDS)
+    mode = chance.choice(list(AutoresetMode))
+    made: list[SimulatedBackend] = []
+
+    def simulated(_: str, recipes: Any, *__: Any, **___: Any) -> SimulatedBackend:
+        made.append(SimulatedBackend(recipes, seed, danger=chance.choice([0.01, 0.05, 0.2])))
+        return made[-1]
+
+    monkeypatch.setattr(supervisor, "MAINTENANCE", chance.choice([1, 3, 16]))
+    monkeypatch.setattr(supervisor, "ALLOWANCE", 10**9)
+    monkeypatch.setattr(supervisor, "STRIKES", 10**9)
+    monkeypatch.setattr(shortening, "WORTHWHILE_SECONDS", chance.choice([0.0, 0.2]))
+    monkeypatch.setattr(shortening, "LONG_SECONDS", chance.choice([0.0, 0.5]))
+    monkeypatch.setattr(shortening, "REHEARSED_STEPS", chance.choice([1, 4]))
+    with monkeypatch.context() as patched:
+        patched.setattr(pool, "make_backend", simulated)
+        with ParallelEnv(
+            [world] * num_envs,
+            backend="shm",
+            num_workers=chance.randint(1, num_envs),
+            autoreset_mode=mode,
+            on_fault="restore",
+            step_timeout=5.0,
+            timeouts={"reset": 5.0, "call": 5.0, "construct": 5.0},
+            max_worker_episodes=chance.choice([None, 3, 10]),
+            max_worker_memory=chance.choice([None, 98]),
+            copy=True,
+        ) as envs:
+            found = play(random.Random(seed), envs)
+            stats = envs.stats
+            rounds = len(envs._pool.backend.journal.rounds)  # type: ignore[attr-defined]
+    with ParallelEnv([world] * num_envs, backend="serial", autoreset_mode=mode) as plain:
+        expected = play(random.Random(seed), plain)
+    assert not difference(found, expected), f"schedule {seed}: {made[0].accidents}"
+    return {"accidents": len(made[0].accidents), "restarts": stats.restarts, "rounds": rounds}
+
+
+@pytest.mark.parametrize(
+    "hundred", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)]
+)
+def test_no_accident_changes_a_result(hundred: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    happened = [check_schedule(seed, monkeypatch) for seed in range(100 * hundred, 100 * hundred + 100)]
+    assert sum(one["accidents"] for one in happened) > 100, "the accidents have happened"
+    assert sum(one["restarts"] for one in happened) > 100
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("thousand", range(1, 11))
+def test_no_accident_of_ten_thousand_changes_a_result(thousand: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(1000 * thousand, 1000 * thousand + 1000):
+        check_schedule(seed, monkeypatch)
