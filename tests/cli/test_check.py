@@ -18,6 +18,8 @@ def test_a_sound_environment_is_ticked_off() -> None:
     assert "CartPole-v1  12 steps, seeds 0," in text
     assert text.count("✓") == 10
     assert "sound: the same alone and on serial with 2 environments on 1 worker" in text
+    assert "can be restored: " in text
+    assert "from its last reset: yes" in text
 
 
 def test_an_error_is_shown_with_its_sentence_and_details() -> None:

@@ -16,9 +16,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from shoal.testing import Finding, Report, check_parallel
+from shoal.testing import Finding, Report, check_parallel, check_restorable
 from shoal.testing.findings import CHECKS
-from shoal.vector.errors import ConfigurationError
+from shoal.testing.restorable import FEWEST_STEPS
+from shoal.vector.errors import ConfigurationError, ShoalError
 
 MISUSE = 2
 MOST_LINES = 12
@@ -36,6 +37,8 @@ def check(
     total_timeout: float = 120.0,
 ) -> int:
     """Look for the usual bugs of an environment: run it alone, repeatedly, in company, on every backend, and compare.
+
+    If it is sound, its worker is killed too, to see whether and how it can be brought back.
 
     The exit code is 0 if it is sound, 1 if it is not, 2 if there is no such environment.
 
@@ -70,7 +73,16 @@ def check(
         Console(stderr=True, highlight=False).print(Text.assemble(("error:", "red"), f" {error}"), soft_wrap=True)
         return MISUSE
     console.print(Padding(_shown(report), (1, 1), expand=False))
+    if report.ok:
+        console.print(Padding(Text(_restorability(subject, steps, call_timeout)), (0, 1, 1, 1), expand=False))
     return 0 if report.ok else 1
+
+
+def _restorability(subject: Any, steps: int, call_timeout: float) -> str:
+    try:
+        return str(check_restorable(subject, steps=max(steps, FEWEST_STEPS), call_timeout=call_timeout))
+    except ShoalError as error:
+        return f"whether it can be restored could not be found out: {error}"
 
 
 def find(name: str) -> Any:

@@ -27,6 +27,7 @@ from shoal.testing.fresh import Ending, Job, Laboratory, Patience
 from shoal.testing.inspection import Symptom
 from shoal.testing.lone import Difference, Differences
 from shoal.vector.backends import BACKENDS, processes_unavailable
+from shoal.vector.engine import Engine
 from shoal.vector.errors import BackendUnavailable, ConfigurationError, ShoalError
 from shoal.vector.making import factories_of
 from shoal.vector.observations import shortened
@@ -316,7 +317,7 @@ def _check_arguments(
     if not seeds or len(set(seeds)) != len(seeds) or not all(isinstance(seed, int | np.integer) for seed in seeds):
         raise ConfigurationError(f"seeds must be different whole numbers, at least one, got {list(seeds)!r}")
     for backend in backends:
-        make_plan(1, backend, None, None)
+        make_plan(1, Engine(backend=backend))
     if not backends or "auto" in backends:
         raise ConfigurationError(f"backends must be some of {', '.join(BACKENDS)}, got {list(backends)!r}")
     if actions is not None and not len(actions):
