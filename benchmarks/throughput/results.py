@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,13 +17,14 @@ from benchmarks.throughput.plan import Plan
 from benchmarks.throughput.rigs.catalogue import IDEAL, Role
 
 _RESAMPLES = 2000
+_INTERVAL = (0.025, 0.975)
 _FEWEST_FOR_AN_INTERVAL = 3
 _QUIET_SHARE = 0.05
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of two medians, with its 95 % interval when there are enough repeats for one."""
+    """A ratio with its 95 % interval, when there are enough repeats for one."""
 
     value: float
     low: float | None
@@ -111,13 +113,22 @@ def _ratio(rig: RigResult, reference: RigResult | None) -> Ratio | None:
     value = float(np.median(ours) / np.median(theirs))
     if len(ours) < _FEWEST_FOR_AN_INTERVAL or len(ours) != len(theirs):
         return Ratio(value, None, None)
-    ratios = _resampled_ratios(ours, theirs)
-    low, high = np.quantile(ratios, [0.025, 0.975])
+    # Paired bootstrap: the same repeats are drawn for both, as they shared the machine's mood.
+    draws = _draws(len(ours))
+    low, high = np.quantile(np.median(ours[draws], axis=1) / np.median(theirs[draws], axis=1), _INTERVAL)
     return Ratio(value, float(low), float(high))
 
 
-def _resampled_ratios(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Paired bootstrap: the same repeats are drawn for both, as they shared the machine's mood."""
-    draws = np.random.default_rng(0).integers(len(ours), size=(_RESAMPLES, len(ours)))
-    ratios: NDArray[np.float64] = np.median(ours[draws], axis=1) / np.median(theirs[draws], axis=1)
-    return ratios
+def paired_ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
+    """The median of the ratios of pairs that were taken back to back: the closest look at a small difference."""
+    ratios = np.array(ours) / np.array(theirs)
+    value = float(np.median(ratios))
+    if len(ratios) < _FEWEST_FOR_AN_INTERVAL:
+        return Ratio(value, None, None)
+    low, high = np.quantile(np.median(ratios[_draws(len(ratios))], axis=1), _INTERVAL)
+    return Ratio(value, float(low), float(high))
+
+
+def _draws(number: int) -> NDArray[np.int64]:
+    """Which repeats each resample of a bootstrap consists of."""
+    return np.random.default_rng(0).integers(number, size=(_RESAMPLES, number))

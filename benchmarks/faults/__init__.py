@@ -1,0 +1,1 @@
+"""The same faults on every library: what does its user see?"""
