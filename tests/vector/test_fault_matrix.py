@@ -7,13 +7,13 @@ import os
 import random
 import signal
 import threading
-import time
 from typing import Any
 
 import numpy as np
 import pytest
 from gymnasium import spaces
 
+import shoal
 from shoal import ParallelEnv
 from shoal.testing import Fault, FaultPlan
 from tests.comparing import difference, rollout
@@ -150,8 +150,10 @@ def test_late_replies_are_dropped_and_counted(process_backend: str) -> None:
         envs.reset(seed=1)
         member = envs._pool.backend._members[0]  # type: ignore[attr-defined]
         member.generation += 1  # as if this worker had been replaced: what it says is for somebody else
-        envs.step_async([1, 1])
-        time.sleep(0.2)
+        envs.call_async("is_over")
+        with pytest.raises(shoal.WaitTimeout):
+            envs.call_wait(timeout=0.5)
+        assert envs.stats.dropped_replies == 1
         os.kill(envs.worker_pids[0], signal.SIGKILL)
-        envs.step_wait()
+        assert envs.call_wait() == (False, False)
         assert envs.stats.restarts == 1

@@ -98,7 +98,6 @@ class Supervisor:
         self._attach_sequence = 0
         self._unattached: set[int] = set()
         """Workers that have not yet said that they know where the arena is."""
-        self._last_sequence = 0
         self._num_unwell = 0
         self._is_simple = False
         """Whether an answer is only an answer: nobody has died, nobody is limited, nobody is late."""

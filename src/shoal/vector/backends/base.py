@@ -46,6 +46,28 @@ class RealTime:
     sleep = staticmethod(time.sleep)
 
 
+class InProcess(RealTime):
+    """What a backend cannot do whose runners are in the caller's own process."""
+
+    def memory(self, worker: int) -> int | None:
+        """Not known: it is the caller's."""
+        return None
+
+    def stack(self, worker: int) -> str:
+        """Not known: a debugger can tell."""
+        return ""
+
+    def start_spare(self) -> bool:
+        """There is none in the caller's own process."""
+        return False
+
+    def end_spare(self) -> None:
+        """There is none."""
+
+    def replace(self, worker: int) -> None:
+        """Nobody dies here without the caller."""
+
+
 class Backend(Protocol):
     """Commands out, replies and deaths in."""
 

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
 
-from shoal.vector.backends.base import Addressed, RealTime, Recipe
+from shoal.vector.backends.base import Addressed, InProcess, Recipe
 from shoal.vector.failures import Failure
 from shoal.vector.layout import Arena, private_arena
 from shoal.vector.messages import EACH, Arrival, Attachment, Command, Event, Op, Outcome, Reply, one_by_one
 from shoal.vector.runner import Runner
 
 
-class SerialBackend(RealTime):
+class SerialBackend(InProcess):
     """One runner, called directly."""
 
     name: ClassVar[str] = "serial"
@@ -90,24 +90,6 @@ class SerialBackend(RealTime):
 
     def kill(self, worker: int) -> None:
         """Impossible in the caller's own thread."""
-
-    def memory(self, worker: int) -> int | None:
-        """Not known: it is the caller's."""
-        return None
-
-    def stack(self, worker: int) -> str:
-        """Not known: a debugger can tell."""
-        return ""
-
-    def start_spare(self) -> bool:
-        """There is none in the caller's own process."""
-        return False
-
-    def end_spare(self) -> None:
-        """There is none."""
-
-    def replace(self, worker: int) -> None:
-        """Nobody dies here without the caller."""
 
     def close(self, grace: float) -> list[str]:
         """Close all environments."""

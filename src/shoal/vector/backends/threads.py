@@ -16,13 +16,13 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import ClassVar
 
-from shoal.vector.backends.base import Addressed, RealTime, Recipe
+from shoal.vector.backends.base import Addressed, InProcess, Recipe
 from shoal.vector.layout import Arena, private_arena
 from shoal.vector.messages import EACH, Arrival, Attachment, Command, Event, Op, Outcome, Reply, one_by_one
 from shoal.vector.runner import Runner
 
 
-class ThreadsBackend(RealTime):
+class ThreadsBackend(InProcess):
     """One thread for each runner."""
 
     name: ClassVar[str] = "threads"
@@ -82,24 +82,6 @@ class ThreadsBackend(RealTime):
 
     def kill(self, worker: int) -> None:
         """Impossible: Python cannot end a thread."""
-
-    def memory(self, worker: int) -> int | None:
-        """Not known: it is the caller's."""
-        return None
-
-    def stack(self, worker: int) -> str:
-        """Not known: a debugger can tell."""
-        return ""
-
-    def start_spare(self) -> bool:
-        """There is none in the caller's own process."""
-        return False
-
-    def end_spare(self) -> None:
-        """There is none."""
-
-    def replace(self, worker: int) -> None:
-        """Nobody dies here without the caller."""
 
     def close(self, grace: float) -> list[str]:
         """Let each thread close its environments. One that does not come back in time is left behind."""
