@@ -23,6 +23,7 @@ from shoal.vector.backends.last_words import frames_of
 from shoal.vector.messages import Death
 from shoal.vector.post_mortem import LastWords, OomKills, Whereabouts, describe_death
 from tests.envs import CountingEnv
+from tests.scripts import run_script
 
 FATAL = 4
 
@@ -86,9 +87,52 @@ def test_a_crash_is_shown_with_the_stack_it_happened_in(
     ), said
     assert "shoal/vector" not in said, "only the environment's part of the stack is shown"
     assert "  It printed last:\n    first line\n    last line\n" in said
-    assert re.search(r"  Memory: \d+ MB at most\.\n", said)
     assert "  It ran environments 2 to 3 of 4.\n" in said
     assert said.endswith('What to do: run the same environment alone, with backend="serial" and a debugger.')
+
+
+def memory_said_of_a_dead_worker(method: str, *, held_by_the_caller: int, held_by_the_worker: int) -> str:
+    done = run_script(f"""
+        import os
+        import gymnasium as gym, numpy as np
+        import shoal
+
+        def hold(megabytes):
+            return np.ones(megabytes * 2**20, np.uint8)
+
+        class Heavy(gym.Env):
+            observation_space = action_space = gym.spaces.Discrete(2)
+
+            def reset(self, *, seed=None, options=None):
+                self.held = hold({held_by_the_worker})
+                return 0, {{}}
+
+            def step(self, action):
+                os.abort()
+
+        hold({held_by_the_caller})
+        with shoal.make(Heavy, 1, backend="shm", start_method="{method}", on_fault="raise") as envs:
+            envs.reset()
+            try:
+                envs.step([0])
+            except shoal.WorkerDied as death:
+                print([line for line in str(death).splitlines() if "Memory" in line])
+    """)
+    return done.stdout
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_the_memory_of_a_dead_worker_is_told(method: str) -> None:
+    said = memory_said_of_a_dead_worker(method, held_by_the_caller=0, held_by_the_worker=300)
+    found = re.fullmatch(r"\['  Memory: (\d+) MB at most\.'\]\n", said)
+    assert found is not None, said
+    assert 300 < int(found[1]) < 500
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_the_memory_of_the_caller_is_not_taken_for_that_of_a_worker(method: str) -> None:
+    said = memory_said_of_a_dead_worker(method, held_by_the_caller=600, held_by_the_worker=1)
+    assert not re.search(r"[3-9]\d\d MB|GB", said), said
 
 
 def test_a_worker_that_leaves_is_said_to_have_left(process_backend: str) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -184,6 +185,7 @@ class SpawnLauncher:
     def launch(self, post: Post) -> Process:
         """Start one worker."""
         boot: dict[str, object] = {"post": asdict(post)}
+        inherited = peak_bytes(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
         popen = _start_python("launch", "spawned", boot, list(post.descriptors().values()), post.lifeline_fd)
 
         def ask() -> Ending:
@@ -191,6 +193,9 @@ class SpawnLauncher:
             ending = _reap(popen.pid)
             if ending.has_ended:
                 popen.returncode = ending.exit_code or 0  # so that Popen does not ask
+            if ending.peak_memory is not None and ending.peak_memory <= inherited:
+                # Linux counts what this process held when it became that one: it says nothing about the worker.
+                return ending._replace(peak_memory=None)
             return ending
 
         return Process(popen.pid, ask)
