@@ -39,11 +39,14 @@ def dump_states(envs: list[Any], more: Any) -> bytes:
     return data
 
 
-def load_states(envs: list[Any], data: bytes) -> Any:
-    """Bring newly made environments, in place, to a captured state; returns what else was captured."""
+def load_states(envs: list[Any], data: bytes, first: int) -> Any:
+    """Bring newly made environments, in place, to a captured state, in which the first of them was in the place ``first``.
+
+    Returns what else was captured.
+    """
     (python_state, numpy_state), states, more = pickle.loads(data)
-    for place, state in enumerate(states):
-        envs[place] = _with_state(envs[place], state)
+    for place, env in enumerate(envs):
+        envs[place] = _with_state(env, states[first + place])
     random.setstate(python_state)
     np.random.set_state(numpy_state)
     return more

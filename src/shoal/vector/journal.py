@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -234,8 +235,9 @@ class Journal:
         starts: dict[int, Start] | None = None,
         base: tuple[int, bytes] | None = None,
         only: Rows | None = None,
+        until: Mapping[int, int] = NOBODY,
     ) -> Replay:
-        """Everything that brings a worker's environments, or only these, to where they are now.
+        """Everything that brings a worker's environments, or only these, to where they are now, or were after a command.
 
         Other starts, and another base, than those in force may be given.
         """  # fmt: skip
@@ -247,29 +249,28 @@ class Journal:
             each
             for one in self.rounds
             if one.sequence > after and (command := one.command_to(worker)) is not None
-            for each in self._redo(one, command, worker, rows, starts)
+            for each in self._redo(one, command, worker, _Selection(rows, starts, until))
         ]
         chosen = {row: start for row, start in starts.items() if row in rows and start.sequence > after}
         return Replay(redo, chosen, None if base is None else base[1])
 
-    def _redo(
-        self, one: Round, command: Command, worker: int, rows: set[int], starts: dict[int, Start]
-    ) -> Iterator[Redo]:
+    def _redo(self, one: Round, command: Command, worker: int, selection: _Selection) -> Iterator[Redo]:
         """What has been answered of a command, to be done again."""
+        starts = selection.starts
         if worker not in one.answered:
             parts = dict(one_by_one(_in_parts(command, self.rows[worker]))) if one.done else {}
             for row, (evidence, place) in one.done.items():
-                if row in parts and row in rows and _has_begun(row, one, starts):
+                if row in parts and selection.holds(row, one):
                     yield self._redo_of(one, parts[row], [row], self._digests(evidence, [place]), starts)
         else:
             its = _rows_of(command, self.rows[worker])
-            if rows.issuperset(its) and all(_has_begun(row, one, starts) for row in its):
-                chosen: Rows = its
-            else:
-                chosen = [row for row in its if row in rows and _has_begun(row, one, starts)]
-                command = _part_of(command, chosen)
+            chosen: Rows = [row for row in its if selection.holds(row, one)]
             if not chosen:
                 return
+            if len(chosen) < len(its):
+                command = _part_of(command, chosen)
+            else:
+                chosen = its
             digests = []
             if one.op not in TOUCHES:
                 # Until all have answered, the results are still where they were written.
@@ -282,7 +283,9 @@ class Journal:
             return known
         return self._digester.digest(evidence.arrays, places).tolist()  # type: ignore[no-any-return]
 
-    def _redo_of(self, one: Round, command: Command, rows: Rows, digests: list[int], starts: dict[int, Start]) -> Redo:
+    def _redo_of(
+        self, one: Round, command: Command, rows: Rows, digests: list[int], starts: Mapping[int, Start]
+    ) -> Redo:
         begins = tuple(row for row in rows if row in starts and starts[row].sequence == one.sequence)
         incomparable = set(one.failed)
         if self._mode is AutoresetMode.SAME_STEP and command.op is Op.STEP:
@@ -300,37 +303,47 @@ class Journal:
         place = row - self.rows[worker].start
         return Past(self.replay(worker, only=[row]), entropy, row, place)
 
-    def steps_before(self, row: int, worker: int, sequence: int) -> int:
-        """How many steps of an environment are known from before that command."""
-        count = 0
+    def have_stepped(self, worker: int, before: Mapping[int, int], enough: int) -> set[int]:
+        """Those of these environments of which so many steps are known from before that command."""
+        counts, waiting = Counter[int](), dict(before)
         for one in self.rounds:
-            if one.sequence >= sequence:
+            waiting = {row: sequence for row, sequence in waiting.items() if sequence > one.sequence}
+            if not waiting:
                 break
             if one.op in (Op.STEP, Op.STEP_EACH) and (command := one.command_to(worker)) is not None:
-                count += row in _rows_of(command, self.rows[worker])
-        return count
+                its = _rows_of(command, self.rows[worker])
+                counts.update(row for row in waiting if row in its)
+                waiting = {row: sequence for row, sequence in waiting.items() if counts[row] < enough}
+        return {row for row in before if counts[row] >= enough}
 
-    def telling_steps(self, worker: int, beginnings: dict[int, int]) -> Counter[int]:
-        """How many steps of these environments tell something about how they began, with that command: none after a seed."""
-        steps: Counter[int] = Counter()
-        reseeded: set[int] = set()
+    def telling_steps(self, worker: int, beginnings: Mapping[int, int]) -> dict[int, list[int]]:
+        """The steps of these environments that tell something about how they began, with that command: none after a seed."""
+        steps: dict[int, list[int]] = {row: [] for row in beginnings}
+        telling = dict(beginnings)
+        earliest = min(beginnings.values(), default=self.last_sequence)
         for one in self.rounds:
-            command = one.command_to(worker)
-            if command is None:
+            if one.sequence <= earliest or (command := one.command_to(worker)) is None:
                 continue
             if one.op in (Op.RESET, Op.RESET_EACH):
-                reseeded.update(
-                    row
-                    for row, seed, _ in command.payload
-                    if seed is not None and one.sequence > beginnings.get(row, one.sequence)
-                )
+                for row, seed, _ in command.payload:
+                    if seed is not None and one.sequence > telling.get(row, one.sequence):
+                        del telling[row]
             elif one.op in (Op.STEP, Op.STEP_EACH):
-                steps.update(
-                    row
-                    for row in _rows_of(command, self.rows[worker])
-                    if row not in reseeded and one.sequence > beginnings.get(row, one.sequence)
-                )
+                its = _rows_of(command, self.rows[worker])
+                for row, began in telling.items():
+                    if one.sequence > began and row in its:
+                        steps[row].append(one.sequence)
         return steps
+
+    def seconds_of_step(self, worker: int) -> float:
+        """About how long a step of one of a worker's environments has taken lately."""
+        steps = 0
+        since = self.seconds
+        for one in islice(reversed(self.rounds), 256):
+            if one.op in (Op.STEP, Op.STEP_EACH) and (command := one.command_to(worker)) is not None:
+                steps += len(_rows_of(command, self.rows[worker]))
+                since = one.before
+        return (self.seconds - since) / steps if steps else 0.0
 
     def replay_seconds(self, worker: int) -> float:
         """About how long a replay of this worker would take."""
@@ -385,12 +398,23 @@ class Journal:
         self.rounds.extendleft(reversed(kept))
 
 
-def _has_begun(row: int, one: Round, starts: dict[int, Start]) -> bool:
-    """Whether a command concerns an environment with these starts: a reset does not undo what was set or called."""
-    start = starts.get(row)
-    if start is None or one.sequence >= start.sequence:
-        return True
-    return one.op in TOUCHES and not start.is_new
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """What of the journal is to be done again."""
+
+    rows: Collection[int]
+    starts: Mapping[int, Start]
+    until: Mapping[int, int]
+    """The last command for an environment, where that is not simply the last."""
+
+    def holds(self, row: int, one: Round) -> bool:
+        """Whether a command has to be done again for an environment: a reset does not undo what was set or called."""
+        if row not in self.rows or one.sequence > self.until.get(row, one.sequence):
+            return False
+        start = self.starts.get(row)
+        if start is None or one.sequence >= start.sequence:
+            return True
+        return one.op in TOUCHES and not start.is_new
 
 
 def _rows_of(command: Command, rows: range) -> Rows:

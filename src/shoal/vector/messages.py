@@ -148,6 +148,8 @@ class Replay(NamedTuple):
     """Of environments whose history does not begin where they were made."""
     base: bytes | None = None
     """The captured state of all of a worker's environments, in which everything begins."""
+    first: int = 0
+    """Where in it the first environment is that is to be brought back."""
 
 
 def renumbered(replay: Replay, row: int) -> Replay:

@@ -96,8 +96,8 @@ class Runner:
         token = IS_REPLAYING.set(True)
         try:
             if replay.base is not None:
-                counters, self._due = load_states(self.slice.envs, replay.base)
-                self.slice.set_counters(counters)
+                counters, self._due = load_states(self.slice.envs, replay.base, replay.first)
+                self.slice.set_counters(counters, replay.first)
             outcome.values.extend(self._play(replay).items())
         finally:
             IS_REPLAYING.reset(token)

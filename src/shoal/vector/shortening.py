@@ -3,23 +3,29 @@
 A reset is such a point if the episode that it begins depends on nothing before it but the random numbers that were noted down.
 Most environments are like that, and some are not: running means, curricula, a random generator of their own. So it is
 *rehearsed*: a spare worker makes the same environments, begins at the reset, does what they did since, and has to come to the
-same results. What passed is relied on from then on, for this worker and for what had been called and set in it.
+same results. What passed is relied on from then on, for all workers with the same kind of environments, and for what had been
+called and set in them.
 
 Where resets are no such points, or episodes take very long, the state of all of a worker's environments is captured instead,
 and relied on after a rehearsal too. Where neither works the journal grows, up to a limit.
+
+A rehearsal takes processors from everybody else. So it is a sample: some environments, as many steps as tell something.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from types import FunctionType
+from typing import Any
 
 from shoal.vector.backends.base import Recipe
 from shoal.vector.journal import TOUCHES, Journal
-from shoal.vector.layout import Arena, Rows
+from shoal.vector.layout import Arena
 from shoal.vector.messages import Replay
 from shoal.vector.starts import Start, start_of
 
@@ -30,7 +36,8 @@ LONG_SECONDS = 1.0  # a replay that takes longer is worth capturing states for
 CAPTURE_SHARE = 0.02  # of the time may be spent on capturing states
 MUCH_MEMORY = 2**26
 REHEARSED_STEPS = 24  # so many could hardly be the same by chance, even where there is little to see
-REHEARSED_ENVS = 8
+REHEARSED_ENVS = 4
+REHEARSED_SECONDS = 0.05  # of work, where that is more than these
 ATTEMPTS = 3
 
 
@@ -50,26 +57,38 @@ class Rehearsal:
     recipe: Recipe
     replay: Replay
     way: Way
+    leaves_out_some: bool = False
+    """Whether it is of some of the worker's environments only."""
 
 
 @dataclass
 class Habits:
-    """What is known of one worker's environments."""
+    """What is known of environments of one kind."""
 
     relies_on: set[Way] = field(default_factory=set)
     """What has passed a rehearsal."""
     touched: frozenset[str] = frozenset()
     """What had been called and set when the resets passed."""
+    refused: dict[Way, str] = field(default_factory=dict)
+    """What has not passed, and why."""
+    failed: int = 0
+    """How many rehearsals have ended without a verdict."""
+    share_something: bool = False
+    """Whether a captured state did not do for some of a worker's environments alone."""
+
+
+@dataclass
+class Notes:
+    """What has been seen of one worker's environments."""
+
+    looked_at: float = float("-inf")
+    """When, in seconds of work."""
     candidate: tuple[int, bytes] | None = None
     """A captured state that has not been rehearsed yet, and after which command."""
     proposed: dict[Way, dict[int, Start]] = field(default_factory=dict)
     """Resets that have not been rehearsed yet."""
     capture_seconds: float = 0.0
     """How long it took to capture them."""
-    refused: dict[Way, str] = field(default_factory=dict)
-    """What has not passed, and why."""
-    failed: int = 0
-    """How many rehearsals have ended without a verdict."""
 
 
 class Shortener:
@@ -79,27 +98,30 @@ class Shortener:
         self._journal = journal
         self._recipes = recipes
         self._capture = capture
-        self._habits = [Habits() for _ in recipes]
+        self._kinds = [frozenset(map(kind_of, recipe.env_fns)) for recipe in recipes]
+        habits = {kinds: Habits() for kinds in self._kinds}
+        self._habits = [habits[kinds] for kinds in self._kinds]
+        self._notes = [Notes() for _ in recipes]
         self.arena: Arena
 
     def look_at(self, worker: int) -> Rehearsal | None:
         """Shorten the history of a worker that has nothing to do, or say what has to be rehearsed first."""
-        journal, habits = self._journal, self._habits[worker]
-        if journal.replay_seconds(worker) < WORTHWHILE_SECONDS and journal.nbytes < MUCH_MEMORY:
+        journal, habits, notes = self._journal, self._habits[worker], self._notes[worker]
+        is_due = journal.seconds - notes.looked_at >= WORTHWHILE_SECONDS / 2
+        if not is_due or (journal.replay_seconds(worker) < WORTHWHILE_SECONDS and journal.nbytes < MUCH_MEMORY):
             return None
-        if not self._touched(worker) <= habits.touched:
-            habits.relies_on -= {Way.SEEDED, Way.RESETS}
+        notes.looked_at = journal.seconds
         for way, candidates in self._candidates(worker).items():
-            if way in habits.relies_on:
+            if way in habits.relies_on and self._touched(worker) <= habits.touched:
                 journal.begin_from(candidates)
             elif way not in habits.refused and (rehearsal := self._rehearse_resets(worker, way, candidates)):
                 return rehearsal
-        is_worth_it = journal.replay_seconds(worker) >= max(LONG_SECONDS, habits.capture_seconds / CAPTURE_SHARE)
+        is_worth_it = journal.replay_seconds(worker) >= max(LONG_SECONDS, notes.capture_seconds / CAPTURE_SHARE)
         if not is_worth_it or Way.CAPTURES in habits.refused:
             return None
-        if habits.candidate is not None:
-            return self._rehearse_capture(worker, habits.candidate)
-        self._take_capture(worker, habits)
+        if notes.candidate is not None and Way.CAPTURES not in habits.relies_on:
+            return self._rehearse_capture(worker, notes.candidate)
+        self._take_capture(worker)
         return None
 
     def known(self, worker: int, way: Way) -> str | None:
@@ -108,12 +130,12 @@ class Shortener:
         return "" if way in habits.relies_on else habits.refused.get(way)
 
     def propose(self, worker: int, way: Way) -> Rehearsal | None:
-        """What would have to be rehearsed for this way, if there is anything to rehearse yet."""
+        """What would have to be rehearsed for this way, if there is anything to rehearse yet: everything."""
         if way is Way.CAPTURES:
-            candidate = self._habits[worker].candidate
-            return None if candidate is None else self._rehearse_capture(worker, candidate)
-        candidates = self._candidates(worker).get(way) or self._habits[worker].proposed.get(way)
-        return None if candidates is None else self._rehearse_resets(worker, way, candidates)
+            candidate = self._notes[worker].candidate
+            return None if candidate is None else self._rehearse_capture(worker, candidate, thoroughly=True)
+        candidates = self._candidates(worker).get(way) or self._notes[worker].proposed.get(way)
+        return None if candidates is None else self._rehearse_resets(worker, way, candidates, thoroughly=True)
 
     def try_capture(self, worker: int) -> str:
         """Note where a worker's environments are, to rehearse it later; returns why they cannot be captured, or nothing."""
@@ -121,31 +143,33 @@ class Shortener:
             self._remembered(worker, way, candidates)
         state = self._capture(worker)
         if isinstance(state, bytes):
-            self._habits[worker].candidate = self._journal.last_sequence, state
+            self._notes[worker].candidate = self._journal.last_sequence, state
             return ""
         return state or "its worker died"
 
     def conclude(self, rehearsal: Rehearsal, difference: str | None) -> None:
         """A rehearsal has ended, without a difference or with one; ``None`` if the spare worker died in it."""
-        worker, habits = rehearsal.worker, self._habits[rehearsal.worker]
+        worker, habits, notes = rehearsal.worker, self._habits[rehearsal.worker], self._notes[rehearsal.worker]
         if difference is None:
             habits.failed += 1
             difference = "workers die when they try" if habits.failed > ATTEMPTS else None
             if difference is None:
                 return
+        if difference and rehearsal.way is Way.CAPTURES and rehearsal.leaves_out_some:
+            habits.share_something = True  # perhaps: a rehearsal of all will tell
+            return
         if difference:
             habits.refused[rehearsal.way] = difference
-            if rehearsal.way is Way.CAPTURES:
-                habits.candidate = None
+            notes.candidate = None if rehearsal.way is Way.CAPTURES else notes.candidate
             logger.debug("environments of worker %d cannot begin %s: %s", worker, rehearsal.way.value, difference)
             return
         logger.debug("environments of worker %d can begin %s", worker, rehearsal.way.value)
         habits.relies_on.add(rehearsal.way)
         if rehearsal.way is not Way.CAPTURES:
-            habits.touched = self._touched(worker)
-        elif habits.candidate is not None:
-            self._journal.rest_on(worker, *habits.candidate)
-            habits.candidate = None
+            habits.touched |= self._touched(worker)
+        elif notes.candidate is not None:
+            self._journal.rest_on(worker, *notes.candidate)
+            notes.candidate = None
 
     def _candidates(self, worker: int) -> dict[Way, dict[int, Start]]:
         """The last resets of this worker's environments, by kind, where that would shorten anything."""
@@ -164,7 +188,7 @@ class Shortener:
 
     def _remembered(self, worker: int, way: Way, candidates: dict[int, Start]) -> dict[int, Start]:
         """The resets that were candidates when this was first asked: by now there are steps to compare, perhaps episodes."""
-        journal, proposed = self._journal, self._habits[worker].proposed
+        journal, proposed = self._journal, self._notes[worker].proposed
         oldest = next((one.sequence for one in journal.rounds if one.op not in TOUCHES), 0)
         valid = {
             row: start
@@ -173,34 +197,53 @@ class Shortener:
         }
         if not valid:
             # A reset proves nothing if nothing has happened before that it could have kept.
-            valid = proposed[way] = {
-                row: start
-                for row, start in candidates.items()
-                if journal.steps_before(row, worker, start.sequence) >= REHEARSED_STEPS
-            }
+            sequences = {row: start.sequence for row, start in candidates.items()}
+            old_enough = journal.have_stepped(worker, sequences, REHEARSED_STEPS)
+            valid = proposed[way] = {row: start for row, start in candidates.items() if row in old_enough}
         return valid
 
-    def _rehearse_resets(self, worker: int, way: Way, candidates: dict[int, Start]) -> Rehearsal | None:
-        journal, recipe = self._journal, self._recipes[worker]
+    def _rehearse_resets(
+        self, worker: int, way: Way, candidates: dict[int, Start], *, thoroughly: bool = False
+    ) -> Rehearsal | None:
+        journal = self._journal
         candidates = self._remembered(worker, way, candidates)
         steps = journal.telling_steps(worker, {row: start.sequence for row, start in candidates.items()})
-        old_enough = {row: start for row, start in candidates.items() if steps[row] >= REHEARSED_STEPS}
-        if not old_enough:
+        steps = {row: its for row, its in steps.items() if len(its) >= REHEARSED_STEPS}
+        if not steps:
             return None
-        rows: range = recipe.rows
-        if all(env_fn is recipe.env_fns[0] for env_fn in recipe.env_fns):
-            longest = max(old_enough, key=lambda row: steps[row])
-            first = max(rows.start, min(longest, rows.stop - REHEARSED_ENVS))
-            rows = range(first, min(first + REHEARSED_ENVS, rows.stop))
-        only: Rows = [row for row in rows if row in old_enough]
-        env_fns = recipe.env_fns[rows.start - recipe.rows.start : rows.stop - recipe.rows.start]
-        replay = journal.replay(worker, {**journal.starts, **old_enough}, only=only)
-        return Rehearsal(worker, replace(recipe, rows=rows, env_fns=env_fns), replay._replace(base=None), way)
+        rows, until = self._recipes[worker].rows, {}
+        if not thoroughly:
+            rows = self._some_of(worker, max(steps, key=lambda row: len(steps[row])))
+            enough = self._affordable(worker, len(rows))
+            until = {row: its[:enough][-1] for row, its in steps.items()}
+        only = [row for row in rows if row in steps]
+        starts = {**journal.starts, **{row: candidates[row] for row in only}}
+        replay = journal.replay(worker, starts, only=only, until=until)
+        return Rehearsal(worker, self._recipe_of(worker, rows), replay._replace(base=None), way)
 
-    def _take_capture(self, worker: int, habits: Habits) -> None:
+    def _affordable(self, worker: int, num_envs: int) -> int:
+        """How many steps of so many environments are rehearsed."""
+        seconds = self._journal.seconds_of_step(worker)
+        return max(REHEARSED_STEPS, int(REHEARSED_SECONDS / max(seconds * num_envs, 1e-9)))
+
+    def _some_of(self, worker: int, row: int) -> range:
+        """This environment and some of its neighbours, if they are all of a kind; otherwise all."""
+        rows = self._recipes[worker].rows
+        if len(self._kinds[worker]) > 1:
+            return rows
+        first = max(rows.start, min(row, rows.stop - REHEARSED_ENVS))
+        return range(first, min(first + REHEARSED_ENVS, rows.stop))
+
+    def _recipe_of(self, worker: int, rows: range) -> Recipe:
+        recipe = self._recipes[worker]
+        its = slice(rows.start - recipe.rows.start, rows.stop - recipe.rows.start)
+        return replace(recipe, rows=rows, env_fns=recipe.env_fns[its])
+
+    def _take_capture(self, worker: int) -> None:
+        habits, notes = self._habits[worker], self._notes[worker]
         began = time.perf_counter()
         state = self._capture(worker)
-        habits.capture_seconds = time.perf_counter() - began
+        notes.capture_seconds = time.perf_counter() - began
         if state is None:
             return
         if isinstance(state, str):
@@ -210,12 +253,44 @@ class Shortener:
         sequence = self._journal.last_sequence
         if Way.CAPTURES in habits.relies_on:
             self._journal.rest_on(worker, sequence, state)
+            notes.candidate = None
         else:
-            habits.candidate = sequence, state
+            notes.candidate = sequence, state
 
-    def _rehearse_capture(self, worker: int, candidate: tuple[int, bytes]) -> Rehearsal | None:
-        steps = self._journal.telling_steps(worker, dict.fromkeys(self._recipes[worker].rows, candidate[0]))
-        if max(steps.values(), default=0) < REHEARSED_STEPS:
+    def _rehearse_capture(
+        self, worker: int, candidate: tuple[int, bytes], *, thoroughly: bool = False
+    ) -> Rehearsal | None:
+        journal, rows = self._journal, self._recipes[worker].rows
+        steps = journal.telling_steps(worker, dict.fromkeys(rows, candidate[0]))
+        longest = max(rows, key=lambda row: len(steps[row]))
+        if len(steps[longest]) < REHEARSED_STEPS:
             return None
-        replay = self._journal.replay(worker, base=candidate)
-        return Rehearsal(worker, self._recipes[worker], replay, Way.CAPTURES)
+        if thoroughly:
+            return Rehearsal(worker, self._recipes[worker], journal.replay(worker, base=candidate), Way.CAPTURES)
+        some = rows if self._habits[worker].share_something else self._some_of(worker, longest)
+        last = steps[longest][: self._affordable(worker, len(some))][-1]
+        replay = journal.replay(worker, base=candidate, only=some, until=dict.fromkeys(some, last))
+        replay = replay._replace(first=some.start - rows.start)
+        return Rehearsal(worker, self._recipe_of(worker, some), replay, Way.CAPTURES, leaves_out_some=some != rows)
+
+
+def kind_of(env_fn: Any) -> Hashable:
+    """The same for factories that make the same: one object, or functions from one place with the same values in them."""
+    if isinstance(env_fn, functools.partial):
+        values = [*env_fn.args, *env_fn.keywords.values()]
+        return kind_of(env_fn.func), tuple(env_fn.keywords), *map(_identity, values)
+    if isinstance(env_fn, FunctionType):
+        values = [*(env_fn.__defaults__ or ()), *(env_fn.__kwdefaults__ or {}).values()]
+        return env_fn.__code__, *map(_identity, values), *(_identity_of_cell(cell) for cell in env_fn.__closure__ or ())
+    return id(env_fn)
+
+
+def _identity(value: Any) -> Hashable:
+    return (type(value), value) if isinstance(value, str | int | float | bool | None) else id(value)
+
+
+def _identity_of_cell(cell: Any) -> Hashable:
+    try:
+        return _identity(cell.cell_contents)
+    except ValueError:  # it is empty
+        return id(cell)

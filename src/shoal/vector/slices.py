@@ -329,9 +329,11 @@ class LoopSlice:
         """How far all environments are."""
         return Counters(self._seeds[:], self._episodes[:], self._rounds, self._steps[:])
 
-    def set_counters(self, counters: Counters) -> None:
-        """Be as far as that."""
-        self._seeds, self._episodes, self._rounds, self._steps = counters
+    def set_counters(self, counters: Counters, first: int) -> None:
+        """Be as far as that: the first environment as the one in the place ``first`` was."""
+        its = slice(first, first + len(self.rows))
+        self._seeds, self._episodes, self._steps = counters.seeds[its], counters.episodes[its], counters.steps[its]
+        self._rounds = counters.rounds
 
     def whereabouts(self, row: int) -> str:
         """Where an environment is, for messages."""
