@@ -19,62 +19,22 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from shoal.vector.backends.base import Addressed
 from shoal.vector.digests import Digester
-from shoal.vector.layout import Arena, Array, Rows, as_index
-from shoal.vector.messages import EACH, Assignment, Attachment, Call, Command, Op, Redo, Replay, Steps, one_by_one
+from shoal.vector.failures import Failure
+from shoal.vector.layout import Arena, Array, Rows, as_index, private_arena
+from shoal.vector.messages import EACH, Attachment, Command, Op, Redo, Replay, Steps, one_by_one
+from shoal.vector.rounds import NOBODY, RESETS, STEPS, TOUCHES, Round, in_parts, num_alone, part_of, rest_of, rows_of
 from shoal.vector.starts import Past, Start
 
 JOURNALED = frozenset((Op.RESET, Op.STEP, Op.CALL, Op.SET_ATTR, *EACH))
-TOUCHES = frozenset((Op.CALL, Op.SET_ATTR))
 SMALL = 256
 """Results of at most so many bytes for each environment are kept as they are, which is quicker than to digest them."""
-
-
-NOBODY: Mapping[int, Any] = MappingProxyType({})
-
-
-@dataclass(slots=True)
-class Evidence:
-    """What some environments came to: their results, or the digests of these."""
-
-    arrays: list[Array]
-    is_digest: bool
-
-
-@dataclass(slots=True)
-class Round:
-    """One command to some workers, and what came of it."""
-
-    sequence: int
-    op: Op
-    commands: Sequence[Addressed]
-    actions: list[Array]
-    """Those of all environments, as the arena had them."""
-    before: float
-    """For how long workers had been at work until then."""
-    answered: list[int]
-    """Workers that have answered as a whole."""
-    done: Mapping[int, tuple[Evidence, int]]
-    """Environments that have answered for themselves, in that order, and where their evidence is."""
-    num_alone: int = 0
-    """How many environments were asked to answer for themselves."""
-    evidence: Evidence | None = None
-    """Of all environments, once all workers have answered."""
-    failed: frozenset[int] = frozenset()
-    """Environments that raised, which have no result to compare."""
-
-    def command_to(self, worker: int) -> Command | None:
-        """What this worker was asked."""
-        for addressee, command in self.commands:
-            if addressee == worker:
-                return command
-        return None
 
 
 class Journal:
@@ -111,9 +71,9 @@ class Journal:
         self._takes_digests = attachment.takes_digests
         self._digester = Digester(arena.results)
         self._mode = attachment.autoreset_mode
-        self._round_nbytes = sum(array.nbytes for array in arena.actions) + (
-            arena.digests.nbytes if self._takes_digests else sum(array.nbytes for array in arena.results)
-        )
+        kept = [arena.digests] if self._takes_digests else arena.result_blocks
+        self._round_nbytes = arena.action_block.nbytes + sum(array.nbytes for array in kept)
+        self._scratch = private_arena(attachment.layout)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -122,64 +82,82 @@ class Journal:
         _, (sequence, op, payload) = commands[0]
         if op not in JOURNALED:
             return
-        actions: list[Array] = []
-        if op is Op.STEP or op is Op.STEP_EACH:
-            given = self._arena.actions if payload is None else self._arena.given_actions(payload.wide)
-            actions = [array.copy() for array in given]
-        one = Round(sequence, op, commands, actions, self.seconds, [], NOBODY)
-        if op in EACH:
-            one.num_alone = sum(len(_rows_of(command, range(0))) for _, command in commands)
-        elif op in TOUCHES and not (op is Op.CALL and payload.is_read):
-            self._note_touch(commands)
+        if payload is None:  # the ordinary step of all environments
+            one = Round(sequence, op, None, self.seconds, len(commands), self._arena.action_block.copy())
+        else:
+            one = Round(sequence, op, commands, self.seconds, len(commands))
+            if op in STEPS:
+                one.own_actions = {worker: self._given(command) for worker, command in commands}
+            if op in EACH:
+                one.num_alone = num_alone(commands)
+            elif op in TOUCHES and not (op is Op.CALL and payload.is_read):
+                self._note_touch(commands)
         self._open[sequence] = one
         self.last_sequence = sequence
         if op is not Op.CALL or not payload.is_read:
             self.rounds.append(one)
-            self.nbytes += self._round_nbytes
+            self.nbytes += self._nbytes_of(one)
+
+    def _given(self, command: Command) -> list[Array]:
+        """The actions of a command to some environments, copied."""
+        rows = list(command.payload.rows)
+        return [array[rows] for array in self._arena.given_actions(command.payload.wide)]
+
+    def _nbytes_of(self, one: Round) -> int:
+        """About how much memory a round takes."""
+        if one.commands is None:
+            return self._round_nbytes
+        rows = sum(len(rows_of(command, range(0))) for _, command in one.commands)
+        return self._round_nbytes * rows // len(self._arena.reward)
 
     def forget(self, sequence: int) -> None:
         """A command was not sent after all."""
         if self._open.pop(sequence, None) is not None and self.rounds and self.rounds[-1].sequence == sequence:
-            self.rounds.pop()
-            self.nbytes -= self._round_nbytes
+            self.nbytes -= self._nbytes_of(self.rounds.pop())
 
     def _note_touch(self, commands: Sequence[Addressed]) -> None:
         for worker, (_, op, payload) in commands:
             self.touched.setdefault(worker, set()).add(f"{op.label} {payload.name}")
 
-    def answer(self, worker: int, sequence: int, failed: Collection[int]) -> bool:
+    def answer(self, worker: int, sequence: int, failures: Sequence[Failure]) -> bool:
         """A worker has answered as a whole; returns whether nobody has anything to answer any more."""
         one = self._open.get(sequence)
         if one is None:
             return not self._open
-        one.answered.append(worker)
-        if failed:
-            one.failed |= frozenset(failed)
-        if len(one.answered) == len(one.commands):
+        one.note_answer(worker)
+        if failures:
+            one.failed |= {failure.env_index for failure in failures}
+        if not one.num_waiting:
             if one.op is Op.STEP or one.op is Op.RESET:
-                one.evidence = self._evidence()
+                one.results = self._results_now()
             del self._open[sequence]
         return not self._open
 
     def arrive(self, rows: Sequence[tuple[int, int]], failed: Collection[int]) -> None:
         """Environments have answered for themselves: each with the sequence number of its command."""
-        evidence = self._evidence([row for row, _ in rows])
+        chosen = [row for row, _ in rows]
+        results = (
+            [array[chosen] for array in self._arena.results]
+            if not self._takes_digests
+            else [self._arena.digests[chosen]]
+        )
         for place, (row, sequence) in enumerate(rows):
             one = self._open.get(sequence)
             if one is not None:
                 if one.done is NOBODY:
                     one.done = {}
-                one.done[row] = evidence, place  # type: ignore[index]
+                one.done[row] = results, place  # type: ignore[index]
                 if row in failed:
                     one.failed |= {row}
                 if len(one.done) == one.num_alone:
                     del self._open[sequence]
 
-    def _evidence(self, rows: list[int] | None = None) -> Evidence:
-        """What is in the arena now, copied."""
-        arrays = [self._arena.digests] if self._takes_digests else self._arena.results
-        copies = [array.copy() for array in arrays] if rows is None else [array[rows] for array in arrays]
-        return Evidence(copies, self._takes_digests)
+    def _results_now(self) -> Array:
+        """What is in the arena now, copied: the memory with the results of all environments, or their digests."""
+        if self._takes_digests:
+            return self._arena.digests.copy()
+        blocks = self._arena.result_blocks
+        return blocks[0].copy() if len(blocks) == 1 else np.concatenate(blocks)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -188,8 +166,8 @@ class Journal:
         found = []
         for one in self._open.values():
             command = one.command_to(worker)
-            if command is not None and worker not in one.answered:
-                rest = _rest_of(command, one.done, self.rows[worker])
+            if command is not None and not one.has_answered(worker):
+                rest = rest_of(command, one.done, self.rows[worker])
                 if rest is not None:
                     found.append((rest, one))
         return found
@@ -205,29 +183,39 @@ class Journal:
 
     def rows_of(self, command: Command, worker: int) -> Rows:
         """The environments that a command to this worker concerns."""
-        return _rows_of(command, self.rows[worker])
+        return rows_of(command, self.rows[worker])
 
     def last_observation(self, row: int) -> list[Any]:
         """What the leaves of an environment's observation were when the caller last saw it, as far as that is known."""
         observations = self._arena.observations
         if not self._takes_digests:
             for one in reversed(self.rounds):
-                if one.evidence is not None:
-                    return [array[row] for array in one.evidence.arrays[: len(observations)]]
+                if one.results is not None:
+                    return [array[row].copy() for array in self._laid_out(one.results)[: len(observations)]]
                 if row in one.done:
-                    evidence, place = one.done[row]
-                    return [array[place] for array in evidence.arrays[: len(observations)]]
+                    results, place = one.done[row]
+                    return [array[place] for array in results[: len(observations)]]
         # A step that was not finished may have begun to write there.
         return [array[row].copy() for array in observations]
 
-    def restore_actions(self, command: Command, one: Round, rows: Rows) -> None:
+    def restore_actions(self, command: Command, one: Round, worker: int) -> None:
         """Put the actions of a command back where the runners find them."""
-        if command.op not in (Op.STEP, Op.STEP_EACH):
-            return
-        wide: tuple[int, ...] = () if command.payload is None else command.payload.wide
-        index = list(rows if command.payload is None else command.payload.rows)
-        for target, source in zip(self._arena.given_actions(wide), one.actions, strict=True):
-            target[index] = source[index]
+        if command.op in STEPS:
+            its = list(rows_of(command, self.rows[worker]))
+            wide: tuple[int, ...] = () if command.payload is None else command.payload.wide
+            for target, values in zip(self._arena.given_actions(wide), self.actions_of(one, worker, its), strict=True):
+                target[its] = values
+
+    def actions_of(self, one: Round, worker: int, rows: Rows) -> list[Array]:
+        """The actions that these environments were given, leaf by leaf."""
+        if one.actions is not None:
+            self._scratch.action_block[:] = one.actions
+            return [array[list(rows)] for array in self._scratch.actions]
+        command = one.command_to(worker)
+        if command is None or worker not in one.own_actions:
+            return []
+        places = {row: place for place, row in enumerate(rows_of(command, self.rows[worker]))}
+        return [array[[places[row] for row in rows]] for array in one.own_actions[worker]]
 
     def replay(
         self,
@@ -257,34 +245,45 @@ class Journal:
     def _redo(self, one: Round, command: Command, worker: int, selection: _Selection) -> Iterator[Redo]:
         """What has been answered of a command, to be done again."""
         starts = selection.starts
-        if worker not in one.answered:
-            parts = dict(one_by_one(_in_parts(command, self.rows[worker]))) if one.done else {}
-            for row, (evidence, place) in one.done.items():
+        if not one.has_answered(worker):
+            parts = dict(one_by_one(in_parts(command, self.rows[worker]))) if one.done else {}
+            for row, (results, place) in one.done.items():
                 if row in parts and selection.holds(row, one):
-                    yield self._redo_of(one, parts[row], [row], self._digests(evidence, [place]), starts)
+                    yield self._redo_of(one, parts[row], worker, [row], self._digests(results, [place]), starts)
         else:
-            its = _rows_of(command, self.rows[worker])
+            its = rows_of(command, self.rows[worker])
             chosen: Rows = [row for row in its if selection.holds(row, one)]
             if not chosen:
                 return
             if len(chosen) < len(its):
-                command = _part_of(command, chosen)
+                command = part_of(command, chosen)
             else:
                 chosen = its
             digests = []
             if one.op not in TOUCHES:
                 # Until all have answered, the results are still where they were written.
-                digests = self._digests(one.evidence or self._evidence(), chosen)
-            yield self._redo_of(one, command, chosen, digests, starts)
+                digests = self._digests(
+                    self._laid_out(self._results_now() if one.results is None else one.results), chosen
+                )
+            yield self._redo_of(one, command, worker, chosen, digests, starts)
 
-    def _digests(self, evidence: Evidence, places: Rows) -> list[int]:
-        if evidence.is_digest:
-            known: list[int] = evidence.arrays[0][as_index(places)].tolist()
-            return known
-        return self._digester.digest(evidence.arrays, places).tolist()  # type: ignore[no-any-return]
+    def _digests(self, results: list[Array], places: Rows) -> list[int]:
+        if self._takes_digests:
+            return results[0][as_index(places)].tolist()  # type: ignore[no-any-return]
+        return self._digester.digest(results, places).tolist()  # type: ignore[no-any-return]
+
+    def _laid_out(self, results: Array) -> list[Array]:
+        """The arrays in this memory, as long as nothing else is laid out; or the digests."""
+        if self._takes_digests:
+            return [results]
+        first = 0
+        for block in self._scratch.result_blocks:
+            block[:] = results[first : first + len(block)]
+            first += len(block)
+        return self._scratch.results
 
     def _redo_of(
-        self, one: Round, command: Command, rows: Rows, digests: list[int], starts: Mapping[int, Start]
+        self, one: Round, command: Command, worker: int, rows: Rows, digests: list[int], starts: Mapping[int, Start]
     ) -> Redo:
         begins = tuple(row for row in rows if row in starts and starts[row].sequence == one.sequence)
         incomparable = set(one.failed)
@@ -294,7 +293,7 @@ class Journal:
         payload = command.payload
         if command.op is Op.STEP and payload is None:
             payload = Steps(rows, [], ())
-        actions = [array[as_index(rows)] for array in one.actions]
+        actions = self.actions_of(one, worker, rows) if one.op in STEPS else []
         expected = [None if row in incomparable else digest for row, digest in zip(rows, digests, strict=False)]
         return Redo(command.op, rows, payload, actions, expected, begins)
 
@@ -310,8 +309,8 @@ class Journal:
             waiting = {row: sequence for row, sequence in waiting.items() if sequence > one.sequence}
             if not waiting:
                 break
-            if one.op in (Op.STEP, Op.STEP_EACH) and (command := one.command_to(worker)) is not None:
-                its = _rows_of(command, self.rows[worker])
+            if one.op in STEPS and (command := one.command_to(worker)) is not None:
+                its = rows_of(command, self.rows[worker])
                 counts.update(row for row in waiting if row in its)
                 waiting = {row: sequence for row, sequence in waiting.items() if counts[row] < enough}
         return {row for row in before if counts[row] >= enough}
@@ -324,12 +323,12 @@ class Journal:
         for one in self.rounds:
             if one.sequence <= earliest or (command := one.command_to(worker)) is None:
                 continue
-            if one.op in (Op.RESET, Op.RESET_EACH):
+            if one.op in RESETS:
                 for row, seed, _ in command.payload:
                     if seed is not None and one.sequence > telling.get(row, one.sequence):
                         del telling[row]
-            elif one.op in (Op.STEP, Op.STEP_EACH):
-                its = _rows_of(command, self.rows[worker])
+            elif one.op in STEPS:
+                its = rows_of(command, self.rows[worker])
                 for row, began in telling.items():
                     if one.sequence > began and row in its:
                         steps[row].append(one.sequence)
@@ -340,8 +339,8 @@ class Journal:
         steps = 0
         since = self.seconds
         for one in islice(reversed(self.rounds), 256):
-            if one.op in (Op.STEP, Op.STEP_EACH) and (command := one.command_to(worker)) is not None:
-                steps += len(_rows_of(command, self.rows[worker]))
+            if one.op in STEPS and (command := one.command_to(worker)) is not None:
+                steps += len(rows_of(command, self.rows[worker]))
                 since = one.before
         return (self.seconds - since) / steps if steps else 0.0
 
@@ -371,8 +370,7 @@ class Journal:
     def keep_last(self) -> None:
         """Forget all that has been answered but the last, for environments that will not be replayed."""
         while len(self.rounds) > 2 and self.rounds[0].sequence not in self._open:
-            self.rounds.popleft()
-            self.nbytes -= self._round_nbytes
+            self.nbytes -= self._nbytes_of(self.rounds.popleft())
 
     def floor(self, row: int) -> int:
         """The first command that matters to this environment."""
@@ -394,7 +392,7 @@ class Journal:
             if one.op in TOUCHES and one.sequence > touched:
                 kept.append(one)
             else:
-                self.nbytes -= self._round_nbytes
+                self.nbytes -= self._nbytes_of(one)
         self.rounds.extendleft(reversed(kept))
 
 
@@ -415,45 +413,3 @@ class _Selection:
         if start is None or one.sequence >= start.sequence:
             return True
         return one.op in TOUCHES and not start.is_new
-
-
-def _rows_of(command: Command, rows: range) -> Rows:
-    payload: Any = command.payload
-    if payload is None:
-        return rows
-    if command.op in (Op.RESET, Op.RESET_EACH):
-        return [reset.env_index for reset in payload]
-    its: Rows = payload.rows
-    return its
-
-
-def _rest_of(command: Command, done: Collection[int], its: range) -> Command | None:
-    """What of a command has not been done."""
-    if not done:
-        return command
-    rows = [row for row in _rows_of(command, its) if row not in done]
-    return _part_of(command, rows) if rows else None
-
-
-def _in_parts(command: Command, its: range) -> Command:
-    """The same command, as one that every environment answers for itself."""
-    if command.op is Op.STEP:
-        return Command(command.sequence, Op.STEP_EACH, command.payload or Steps(its, [], ()))
-    return command
-
-
-def _part_of(command: Command, rows: Rows) -> Command:
-    """The same command for fewer environments."""
-    sequence, op, payload = command
-    if op in (Op.RESET, Op.RESET_EACH):
-        payload = [reset for reset in payload if reset.env_index in rows]
-    elif isinstance(payload, Assignment):
-        values = [value for row, value in zip(payload.rows, payload.values, strict=True) if row in rows]
-        payload = Assignment(rows, payload.name, values)
-    elif isinstance(payload, Call):
-        payload = payload._replace(rows=rows)
-    elif payload is None:
-        payload = Steps(rows, [], ())
-    else:
-        payload = Steps(rows, [entry for entry in payload.loose if entry[0] in rows], payload.wide)
-    return Command(sequence, op, payload)

@@ -15,7 +15,6 @@ class LastSeen:
     def __init__(self, journal: Journal, attachment: Attachment) -> None:
         self._journal = journal
         self._node = attachment.layout.observation
-        self.has_loose = any(True for _ in loose_leaves(self._node))
         self._loose: dict[tuple[int, int], Any] = {}
 
     def note(self, outcome: Outcome) -> None:

@@ -122,6 +122,8 @@ class Arena:
 
     observations: list[Array]
     actions: list[Array]
+    action_block: Array
+    """The same as bytes."""
     wide_actions: dict[int, Array]
     """Room for actions that the caller gives in double precision, by number of the leaf."""
     reward: Array
@@ -132,6 +134,8 @@ class Arena:
     origins: Array
     results: list[Array]
     """What an environment's step writes."""
+    result_blocks: list[Array]
+    """The same as bytes, and in as few pieces as there are: the quickest to copy."""
     shipped: list[Array]
     """What has to be sent where memory is not shared."""
 
@@ -140,6 +144,7 @@ class Arena:
         self.buffer = buffer
         self.num_slots = layout.num_slots
         self._slots = [[next(arrays) for _ in fixed_leaves(layout.observation)] for _ in range(layout.num_slots)]
+        self._blocks, self.action_block = _blocks(layout, buffer)
         self.reward, self.terminated, self.truncated = next(arrays), next(arrays), next(arrays)
         self.tickets, self.digests, self.origins = next(arrays), next(arrays), next(arrays)
         self.actions = [next(arrays) for _ in fixed_leaves(layout.action)]
@@ -151,6 +156,7 @@ class Arena:
         self.slot = slot
         self.observations = self._slots[slot]
         self.results = [*self.observations, self.reward, self.terminated, self.truncated]
+        self.result_blocks = self._blocks[slot]
         self.shipped = [*self.results, self.digests, *([self.origins] if self.origins.size else [])]
 
     def carry_over(self, slot: int) -> None:
@@ -201,7 +207,8 @@ class Layout:
             *((np.dtype(np.float64), leaf.shape) for leaf in self.narrow_actions()),
         ]
 
-    def _placed(self) -> Iterator[tuple[int, np.dtype[Any], tuple[int, ...], int]]:
+    def placed(self) -> Iterator[tuple[int, np.dtype[Any], tuple[int, ...], int]]:
+        """All fields, in order: where each begins, its type, its shape and how many bytes it has."""
         offset = 0
         for dtype, shape in self._fields():
             full = (self.num_envs, *shape)
@@ -225,14 +232,32 @@ class Layout:
     @property
     def nbytes(self) -> int:
         """How large a buffer must be."""
-        return max(ALIGNMENT, sum(-(-size // ALIGNMENT) * ALIGNMENT for *_, size in self._placed()))
+        return max(ALIGNMENT, sum(-(-size // ALIGNMENT) * ALIGNMENT for *_, size in self.placed()))
 
     def views(self, buffer: Buffer) -> list[Array]:
         """The arrays of all fields, in order, as views into ``buffer``."""
         return [
             np.frombuffer(buffer, dtype, count=size // dtype.itemsize, offset=offset).reshape(shape)
-            for offset, dtype, shape, size in self._placed()
+            for offset, dtype, shape, size in self.placed()
         ]
+
+
+def _blocks(layout: Layout, buffer: Buffer) -> tuple[list[list[Array]], Array]:
+    """The results' bytes, for each slot, and the actions'.
+
+    A slot's results are its observations and the numbers that all slots share: one piece if they are neighbours.
+    """
+    offsets = [*(offset for offset, *_ in layout.placed()), layout.nbytes]
+    slots, leaves = layout.num_slots, sum(1 for _ in fixed_leaves(layout.observation))
+    numbers, actions = slots * leaves, slots * leaves + 6
+
+    def block(first: int, stop: int) -> Array:
+        return np.frombuffer(buffer, np.uint8, offsets[stop] - offsets[first], offsets[first])
+
+    results = [[block(slot * leaves, (slot + 1) * leaves), block(numbers, numbers + 3)] for slot in range(slots)]
+    if slots == 1:
+        results = [[block(0, numbers + 3)]]
+    return results, block(actions, actions + sum(1 for _ in fixed_leaves(layout.action)))
 
 
 def private_arena(layout: Layout) -> Arena:

@@ -108,8 +108,8 @@ def whereabouts_of(journal: Journal, arena: Arena, worker: int, row: int | None)
     ]
     base = journal.bases.get(worker)
     action: Any = None
-    if steps and worker not in steps[-1].answered and row not in steps[-1].done:
-        leaves = [array[row] for array in steps[-1].actions]
+    if steps and not steps[-1].has_answered(worker) and row not in steps[-1].done:
+        leaves = [array[0] for array in journal.actions_of(steps[-1], worker, [row])]
         command = steps[-1].command_to(worker)
         if command is not None and command.payload is not None:
             leaves += [value for its_row, _, value in command.payload.loose if its_row == row]

@@ -219,7 +219,7 @@ class Supervisor:
                 if event.sequence >= OWN:
                     self._go_on(event)
                 else:
-                    self._note_reply(event)
+                    self._note_answer(event)
                     events.append(event)
             elif type(event) is Arrival:
                 arrived.append(event)
@@ -231,16 +231,19 @@ class Supervisor:
             self._mourn(death, events)
         return events
 
-    def _note_reply(self, reply: Reply) -> None:
+    def _note_answer(self, reply: Reply) -> None:
         worker, sequence, outcome = reply
-        if self.journal is not None and self._arena is not None:
-            failures = outcome.failures
-            if self.journal.answer(worker, sequence, [each.env_index for each in failures] if failures else ()):
+        journal = self.journal
+        if journal is not None and self._arena is not None:
+            if journal.answer(worker, sequence, outcome.failures):
                 self._note_rest()
-            if self._last_seen.has_loose:
+            if outcome.loose:
                 self._last_seen.note(outcome)
-        if self._is_simple:
-            return
+        if not self._is_simple:
+            self._note_life(worker)
+
+    def _note_life(self, worker: int) -> None:
+        """A worker has answered: it is not late, and has earned a fresh allowance."""
         ward = self._wards[worker]
         ward.under_way = 0
         self._unattached.discard(worker)
@@ -272,7 +275,7 @@ class Supervisor:
             ward.asked_at = now
             if self._care.max_worker_episodes is not None:
                 self._count_episodes(ward, range(row, row + 1))
-            if self.journal is not None and self._last_seen.has_loose:
+            if self.journal is not None and outcome.loose:
                 self._last_seen.note(outcome)
             if self.journal is not None and (worker, sequence) in self._one_by_one:
                 self._one_by_one.collect(worker, sequence, outcome)
@@ -282,7 +285,7 @@ class Supervisor:
         if self.journal is None:
             return
         for reply in self._one_by_one.replies():
-            self._note_reply(reply)
+            self._note_answer(reply)
             events.append(reply)
         if not self.journal.has_open:
             self._note_rest()
@@ -520,7 +523,7 @@ class Supervisor:
             self._unattached.discard(worker)
             self._kept.append(Reply(worker, self._attach_sequence, Outcome.empty()))
         for command, one in self.journal.pending(worker):
-            self.journal.restore_actions(command, one, self._rows[worker])
+            self.journal.restore_actions(command, one, worker)
             suspects = [
                 row for (sequence, row), strikes in ward.strikes.items() if sequence == command.sequence and strikes > 1
             ]

@@ -1,0 +1,116 @@
+"""Rounds: one command to some workers, and what came of it.
+
+Tens of thousands of them may be kept, and the garbage collector looks at each object that could refer to others. So a round
+is a single object: the ordinary step of all environments holds two arrays, one with all actions and one with all results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from shoal.vector.backends.base import Addressed
+from shoal.vector.layout import Array, Rows
+from shoal.vector.messages import EACH, Assignment, Call, Command, Op, Steps
+
+TOUCHES = frozenset((Op.CALL, Op.SET_ATTR))
+STEPS = frozenset((Op.STEP, Op.STEP_EACH))
+RESETS = frozenset((Op.RESET, Op.RESET_EACH))
+
+NOBODY: Mapping[int, Any] = MappingProxyType({})
+
+
+@dataclass(slots=True)
+class Round:
+    """One command to some workers, and what came of it."""
+
+    sequence: int
+    op: Op
+    commands: Sequence[Addressed] | None
+    """``None`` if all workers were asked the same, which says nothing more."""
+    before: float
+    """For how long workers had been at work until then."""
+    num_waiting: int
+    """How many workers have not answered as a whole."""
+    actions: Array | None = None
+    """The memory with those of all environments, as the arena had them."""
+    own_actions: Mapping[int, list[Array]] = field(default_factory=lambda: NOBODY)
+    """Where only some environments were given actions: these, by worker and in the order of its command."""
+    answered: int = 0
+    """Workers that have: a bit for each."""
+    done: Mapping[int, tuple[list[Array], int]] = field(default_factory=lambda: NOBODY)
+    """Environments that have answered for themselves, in that order, and where their results, or digests, are."""
+    num_alone: int = 0
+    """How many environments were asked to answer for themselves."""
+    results: Array | None = None
+    """The memory with those of all environments, or their digests, once all workers have answered."""
+    failed: frozenset[int] = frozenset()
+    """Environments that raised, which have no result to compare."""
+
+    def command_to(self, worker: int) -> Command | None:
+        """What this worker was asked."""
+        if self.commands is None:
+            return Command(self.sequence, self.op)
+        for addressee, command in self.commands:
+            if addressee == worker:
+                return command
+        return None
+
+    def has_answered(self, worker: int) -> bool:
+        """Whether this worker has, as a whole."""
+        return bool(self.answered >> worker & 1)
+
+    def note_answer(self, worker: int) -> None:
+        """A worker has answered as a whole."""
+        self.answered |= 1 << worker
+        self.num_waiting -= 1
+
+
+def rows_of(command: Command, rows: range) -> Rows:
+    """The environments that a command to the worker with these rows concerns."""
+    payload: Any = command.payload
+    if payload is None:
+        return rows
+    if command.op in RESETS:
+        return [reset.env_index for reset in payload]
+    its: Rows = payload.rows
+    return its
+
+
+def rest_of(command: Command, done: Collection[int], its: range) -> Command | None:
+    """What of a command has not been done."""
+    if not done:
+        return command
+    rows = [row for row in rows_of(command, its) if row not in done]
+    return part_of(command, rows) if rows else None
+
+
+def in_parts(command: Command, its: range) -> Command:
+    """The same command, as one that every environment answers for itself."""
+    if command.op is Op.STEP:
+        return Command(command.sequence, Op.STEP_EACH, command.payload or Steps(its, [], ()))
+    return command
+
+
+def part_of(command: Command, rows: Rows) -> Command:
+    """The same command for fewer environments."""
+    sequence, op, payload = command
+    if op in RESETS:
+        payload = [reset for reset in payload if reset.env_index in rows]
+    elif isinstance(payload, Assignment):
+        values = [value for row, value in zip(payload.rows, payload.values, strict=True) if row in rows]
+        payload = Assignment(rows, payload.name, values)
+    elif isinstance(payload, Call):
+        payload = payload._replace(rows=rows)
+    elif payload is None:
+        payload = Steps(rows, [], ())
+    else:
+        payload = Steps(rows, [entry for entry in payload.loose if entry[0] in rows], payload.wide)
+    return Command(sequence, op, payload)
+
+
+def num_alone(commands: Sequence[Addressed]) -> int:
+    """How many environments these commands ask to answer for themselves."""
+    return sum(len(rows_of(command, range(0))) for _, command in commands if command.op in EACH)
