@@ -1,6 +1,6 @@
 """The journal: everything the workers were asked to do, so that others can do it again.
 
-It is kept by the caller, one *round* for each command, and written before anything is sent. What has been answered has the
+It is kept by the caller, one *round* for each command, written before anything is taken in. What has been answered has the
 results beside it, or their digests; what has not is *pending*, and is asked again after a replay::
 
     reset  step  step  step  step
@@ -15,7 +15,7 @@ were set and methods that were called are kept: a reset does not undo them.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -27,9 +27,10 @@ from gymnasium.vector import AutoresetMode
 from shoal.vector.backends.base import Addressed
 from shoal.vector.digests import Digester
 from shoal.vector.failures import Failure
+from shoal.vector.history import History
 from shoal.vector.layout import Arena, Array, Rows, as_index, private_arena
 from shoal.vector.messages import EACH, Attachment, Command, Op, Redo, Replay, Steps, one_by_one
-from shoal.vector.rounds import NOBODY, RESETS, STEPS, TOUCHES, Round, in_parts, num_alone, part_of, rest_of, rows_of
+from shoal.vector.rounds import NOBODY, RESETS, STEPS, TOUCHES, Round, in_parts, num_rows, part_of, rest_of, rows_of
 from shoal.vector.starts import Past, Start
 
 JOURNALED = frozenset((Op.RESET, Op.STEP, Op.CALL, Op.SET_ATTR, *EACH))
@@ -42,13 +43,11 @@ class Journal:
 
     def __init__(self, rows: Sequence[range]) -> None:
         self.rows = list(rows)
-        self.rounds: deque[Round] = deque()
+        self.rounds = History()
         self.starts: dict[int, Start] = {}
         """Of environments whose history does not begin where they were made."""
         self.bases: dict[int, tuple[int, bytes]] = {}
         """Captured states of all of a worker's environments, and after which command."""
-        self.nbytes = 0
-        """About how much memory the results and actions take."""
         self.seconds = 0.0
         """For how long workers have been at work."""
         self.touched: dict[int, set[str]] = {}
@@ -71,49 +70,38 @@ class Journal:
         self._takes_digests = attachment.takes_digests
         self._digester = Digester(arena.results)
         self._mode = attachment.autoreset_mode
-        kept = [arena.digests] if self._takes_digests else arena.result_blocks
-        self._round_nbytes = arena.action_block.nbytes + sum(array.nbytes for array in kept)
+        self.rounds.attach(arena.action_block, self._results_now())
+        kept = [arena.digests] if self._takes_digests else arena.results
+        self._row_nbytes = sum(array[:1].nbytes for array in (*arena.actions, *kept))
         self._scratch = private_arena(attachment.layout)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def write(self, commands: Sequence[Addressed]) -> None:
-        """Write down a command to some workers before it is sent."""
+        """Write down a command to some workers that has just been sent."""
         _, (sequence, op, payload) = commands[0]
         if op not in JOURNALED:
             return
-        if payload is None:  # the ordinary step of all environments
-            one = Round(sequence, op, None, self.seconds, len(commands), self._arena.action_block.copy())
-        else:
-            one = Round(sequence, op, commands, self.seconds, len(commands))
-            if op in STEPS:
-                one.own_actions = {worker: self._given(command) for worker, command in commands}
-            if op in EACH:
-                one.num_alone = num_alone(commands)
-            elif op in TOUCHES and not (op is Op.CALL and payload.is_read):
-                self._note_touch(commands)
-        self._open[sequence] = one
         self.last_sequence = sequence
+        if payload is None:  # the ordinary step of all environments
+            block = self._arena.action_block
+            self._open[sequence] = self.rounds.begin_step(sequence, self.seconds, len(commands), block)
+            return
+        one = self._open[sequence] = Round(sequence, op, commands, self.seconds, len(commands))
+        one.nbytes = self._row_nbytes * num_rows(commands)
+        if op in STEPS:
+            one.own_actions = {worker: self._given(command) for worker, command in commands}
+        if op in EACH:
+            one.num_alone = num_rows(commands)
         if op is not Op.CALL or not payload.is_read:
             self.rounds.append(one)
-            self.nbytes += self._nbytes_of(one)
+            if op in TOUCHES:
+                self._note_touch(commands)
 
     def _given(self, command: Command) -> list[Array]:
         """The actions of a command to some environments, copied."""
         rows = list(command.payload.rows)
         return [array[rows] for array in self._arena.given_actions(command.payload.wide)]
-
-    def _nbytes_of(self, one: Round) -> int:
-        """About how much memory a round takes."""
-        if one.commands is None:
-            return self._round_nbytes
-        rows = sum(len(rows_of(command, range(0))) for _, command in one.commands)
-        return self._round_nbytes * rows // len(self._arena.reward)
-
-    def forget(self, sequence: int) -> None:
-        """A command was not sent after all."""
-        if self._open.pop(sequence, None) is not None and self.rounds and self.rounds[-1].sequence == sequence:
-            self.nbytes -= self._nbytes_of(self.rounds.pop())
 
     def _note_touch(self, commands: Sequence[Addressed]) -> None:
         for worker, (_, op, payload) in commands:
@@ -128,8 +116,10 @@ class Journal:
         if failures:
             one.failed |= {failure.env_index for failure in failures}
         if not one.num_waiting:
-            if one.op is Op.STEP or one.op is Op.RESET:
-                one.results = self._results_now()
+            if one.commands is None:
+                self.rounds.finish_step(self._results_now())
+            elif one.op is Op.STEP or one.op is Op.RESET:
+                one.results = np.concatenate(self._results_now())
             del self._open[sequence]
         return not self._open
 
@@ -152,12 +142,9 @@ class Journal:
                 if len(one.done) == one.num_alone:
                     del self._open[sequence]
 
-    def _results_now(self) -> Array:
-        """What is in the arena now, copied: the memory with the results of all environments, or their digests."""
-        if self._takes_digests:
-            return self._arena.digests.copy()
-        blocks = self._arena.result_blocks
-        return blocks[0].copy() if len(blocks) == 1 else np.concatenate(blocks)
+    def _results_now(self) -> list[Array]:
+        """The memory with the results of all environments, or their digests, as it is now."""
+        return [self._arena.digests] if self._takes_digests else self._arena.result_blocks
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -235,8 +222,8 @@ class Journal:
         after = -1 if base is None else base[0]
         redo = [
             each
-            for one in self.rounds
-            if one.sequence > after and (command := one.command_to(worker)) is not None
+            for one in self.rounds.after(after)
+            if (command := one.command_to(worker)) is not None
             for each in self._redo(one, command, worker, _Selection(rows, starts, until))
         ]
         chosen = {row: start for row, start in starts.items() if row in rows and start.sequence > after}
@@ -247,9 +234,9 @@ class Journal:
         starts = selection.starts
         if not one.has_answered(worker):
             parts = dict(one_by_one(in_parts(command, self.rows[worker]))) if one.done else {}
-            for row, (results, place) in one.done.items():
+            for row, (arrays, place) in one.done.items():
                 if row in parts and selection.holds(row, one):
-                    yield self._redo_of(one, parts[row], worker, [row], self._digests(results, [place]), starts)
+                    yield self._redo_of(one, parts[row], worker, [row], self._digests(arrays, [place]), starts)
         else:
             its = rows_of(command, self.rows[worker])
             chosen: Rows = [row for row in its if selection.holds(row, one)]
@@ -262,9 +249,8 @@ class Journal:
             digests = []
             if one.op not in TOUCHES:
                 # Until all have answered, the results are still where they were written.
-                digests = self._digests(
-                    self._laid_out(self._results_now() if one.results is None else one.results), chosen
-                )
+                results = np.concatenate(self._results_now()) if one.results is None else one.results
+                digests = self._digests(self._laid_out(results), chosen)
             yield self._redo_of(one, command, worker, chosen, digests, starts)
 
     def _digests(self, results: list[Array], places: Rows) -> list[int]:
@@ -320,8 +306,8 @@ class Journal:
         steps: dict[int, list[int]] = {row: [] for row in beginnings}
         telling = dict(beginnings)
         earliest = min(beginnings.values(), default=self.last_sequence)
-        for one in self.rounds:
-            if one.sequence <= earliest or (command := one.command_to(worker)) is None:
+        for one in self.rounds.after(earliest):
+            if (command := one.command_to(worker)) is None:
                 continue
             if one.op in RESETS:
                 for row, seed, _ in command.payload:
@@ -346,9 +332,8 @@ class Journal:
 
     def replay_seconds(self, worker: int) -> float:
         """About how long a replay of this worker would take."""
-        floor = self._floors[worker]
-        for one in self.rounds:
-            if one.sequence >= floor and one.op not in TOUCHES:
+        for one in self.rounds.after(self._floors[worker] - 1):
+            if one.op not in TOUCHES:
                 return self.seconds - one.before
         return 0.0
 
@@ -369,8 +354,8 @@ class Journal:
 
     def keep_last(self) -> None:
         """Forget all that has been answered but the last, for environments that will not be replayed."""
-        while len(self.rounds) > 2 and self.rounds[0].sequence not in self._open:
-            self.nbytes -= self._nbytes_of(self.rounds.popleft())
+        last = next((one.sequence for one in reversed(self.rounds) if one.results is not None), 0)
+        self.rounds.drop_before(last, self._open, lambda one: False)
 
     def floor(self, row: int) -> int:
         """The first command that matters to this environment."""
@@ -386,14 +371,7 @@ class Journal:
         touched = (
             min((base[0] for base in self.bases.values()), default=-1) if len(self.bases) == len(self.rows) else -1
         )
-        kept: list[Round] = []
-        while self.rounds and self.rounds[0].sequence < floor and self.rounds[0].sequence not in self._open:
-            one = self.rounds.popleft()
-            if one.op in TOUCHES and one.sequence > touched:
-                kept.append(one)
-            else:
-                self.nbytes -= self._nbytes_of(one)
-        self.rounds.extendleft(reversed(kept))
+        self.rounds.drop_before(floor, self._open, lambda one: one.op in TOUCHES and one.sequence > touched)
 
 
 @dataclass(frozen=True, slots=True)

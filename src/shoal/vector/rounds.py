@@ -1,8 +1,4 @@
-"""Rounds: one command to some workers, and what came of it.
-
-Tens of thousands of them may be kept, and the garbage collector looks at each object that could refer to others. So a round
-is a single object: the ordinary step of all environments holds two arrays, one with all actions and one with all results.
-"""
+"""Rounds: one command to some workers, and what came of it."""
 
 from __future__ import annotations
 
@@ -13,13 +9,14 @@ from typing import Any
 
 from shoal.vector.backends.base import Addressed
 from shoal.vector.layout import Array, Rows
-from shoal.vector.messages import EACH, Assignment, Call, Command, Op, Steps
+from shoal.vector.messages import Assignment, Call, Command, Op, Steps
 
 TOUCHES = frozenset((Op.CALL, Op.SET_ATTR))
 STEPS = frozenset((Op.STEP, Op.STEP_EACH))
 RESETS = frozenset((Op.RESET, Op.RESET_EACH))
 
 NOBODY: Mapping[int, Any] = MappingProxyType({})
+EVERYBODY = -1  # a bit for each
 
 
 @dataclass(slots=True)
@@ -48,6 +45,8 @@ class Round:
     """The memory with those of all environments, or their digests, once all workers have answered."""
     failed: frozenset[int] = frozenset()
     """Environments that raised, which have no result to compare."""
+    nbytes: int = 0
+    """About how much memory the actions and results take."""
 
     def command_to(self, worker: int) -> Command | None:
         """What this worker was asked."""
@@ -111,6 +110,6 @@ def part_of(command: Command, rows: Rows) -> Command:
     return Command(sequence, op, payload)
 
 
-def num_alone(commands: Sequence[Addressed]) -> int:
-    """How many environments these commands ask to answer for themselves."""
-    return sum(len(rows_of(command, range(0))) for _, command in commands if command.op in EACH)
+def num_rows(commands: Sequence[Addressed]) -> int:
+    """How many environments these commands name."""
+    return sum(len(rows_of(command, range(0))) for _, command in commands)

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 WORTHWHILE_SECONDS = 0.1  # a replay that takes longer is made shorter, where that costs nothing
 LONG_SECONDS = 1.0  # a replay that takes longer is worth capturing states for
-CAPTURE_SHARE = 0.02  # of the time may be spent on capturing states
+CAPTURE_SHARE = 0.01  # of the time may be spent on capturing states, of one worker after the other
 MUCH_MEMORY = 2**26
 REHEARSED_STEPS = 24  # so many could hardly be the same by chance, even where there is little to see
 REHEARSED_ENVS = 4
@@ -109,7 +109,7 @@ class Shortener:
         """Shorten the history of a worker that has nothing to do, or say what has to be rehearsed first."""
         journal, habits, notes = self._journal, self._habits[worker], self._notes[worker]
         is_due = journal.seconds - notes.looked_at >= WORTHWHILE_SECONDS / 2
-        if not is_due or (journal.replay_seconds(worker) < WORTHWHILE_SECONDS and journal.nbytes < MUCH_MEMORY):
+        if not is_due or (journal.replay_seconds(worker) < WORTHWHILE_SECONDS and journal.rounds.nbytes < MUCH_MEMORY):
             return None
         notes.looked_at = journal.seconds
         for way, candidates in self._candidates(worker).items():
@@ -117,7 +117,8 @@ class Shortener:
                 journal.begin_from(candidates)
             elif way not in habits.refused and (rehearsal := self._rehearse_resets(worker, way, candidates)):
                 return rehearsal
-        is_worth_it = journal.replay_seconds(worker) >= max(LONG_SECONDS, notes.capture_seconds / CAPTURE_SHARE)
+        capturing = notes.capture_seconds * len(self._recipes)
+        is_worth_it = journal.replay_seconds(worker) >= max(LONG_SECONDS, capturing / CAPTURE_SHARE)
         if not is_worth_it or Way.CAPTURES in habits.refused:
             return None
         if notes.candidate is not None and Way.CAPTURES not in habits.relies_on:

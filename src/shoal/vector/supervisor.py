@@ -139,29 +139,24 @@ class Supervisor:
         return arena
 
     def post(self, commands: Sequence[Addressed]) -> None:
-        """Write down the commands and hand them on, except to workers that are being replaced: these get them later."""
+        """Hand on the commands, except to workers that are being replaced: these get them later; and write them down."""
         journal = self.journal
         if journal is not None and self._arena is not None:
             self._commands_until_maintenance -= 1
             if self._commands_until_maintenance <= 0:
                 with forbidden:  # what is waited for here is not what the caller has asked for
                     self._maintain()
-            journal.write(commands)
             if self._busy_since is None:
                 self._busy_since = self._clock()
+        if self._num_unwell:
+            self._backend.post([one for one in commands if self._wards[one[0]].phase is Phase.WELL])
+        else:
+            self._backend.post(commands)
+        # Written down while the workers are at it already: neither commands nor actions change before the next ones.
+        if journal is not None and self._arena is not None:
+            journal.write(commands)
         if self._watches:
             self._lateness.note_departure(commands)
-        try:
-            if self._num_unwell:
-                self._backend.post([one for one in commands if self._wards[one[0]].phase is Phase.WELL])
-            else:
-                self._backend.post(commands)
-        except BaseException:
-            if journal is not None:
-                journal.forget(commands[0][1].sequence)
-            for worker, _ in commands if self._watches else ():
-                self._wards[worker].under_way = 0
-            raise
 
     def poll(self, timeout: float | None, arrivals: int = 1) -> list[Event]:
         """As of the backend; deaths are dealt with here, and take time in which nothing else may happen."""
@@ -595,7 +590,7 @@ class Supervisor:
                 rehearsal = self._shortener.look_at(worker)
                 if rehearsal is not None:
                     self._rehearser.begin(rehearsal)
-        if self.journal.nbytes > LARGEST:
+        if self.journal.rounds.nbytes > LARGEST:
             self._forget()
 
     def _forget(self) -> None:
@@ -604,7 +599,7 @@ class Supervisor:
             "the history of the environments has become too long to be kept (%s MB): they cannot be restored any more "
             "if a worker dies. Their resets could not be repeated alone, and their state could not be captured; "
             "shoal.testing.check_restorable says why.",
-            self.journal.nbytes // 2**20,
+            self.journal.rounds.nbytes // 2**20,
         )
         self._has_forgotten = True
         self.journal.keep_last()
