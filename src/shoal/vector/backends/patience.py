@@ -14,8 +14,8 @@ from typing import TypeVar
 
 Found = TypeVar("Found")
 
-SPIN_SECONDS = 500e-6
-LONG_SECONDS = 2e-3  # work that takes this long is not worth a hurry, and looking would slow down who still works
+SPIN_SECONDS = 10e-3
+LONG_SECONDS = 50e-3  # work that takes this long is not worth a hurry, and looking would slow down who still works
 
 give_way: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0))
 
