@@ -38,6 +38,7 @@ def main(arguments: Sequence[str]) -> None:
     logs = options.output / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     console = Console()
+    console.width = max(console.width, 100)  # also where it is written to a file
     machine, calibration = describe_machine(), calibrate()
     pairs: list[PairResult] = []
     kills: list[KillResult] = []

@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import pickle
+import re
 import signal
 import tempfile
 import time
@@ -88,12 +89,19 @@ def test_a_worker_ends_in_the_way_that_was_asked_for(kind: Any, message: str) ->
     plan.check_all_fired()
 
 
-@pytest.mark.parametrize(("kind", "place"), [("hang", "time.sleep"), ("hang with GIL", "re.match")])
-def test_a_worker_that_hangs_shows_where(kind: Any, place: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("kind", "place"), [("hang", "_sleep_for_ever"), ("hang with GIL", "harm")])
+def test_a_worker_that_hangs_shows_where(
+    process_backend: str, kind: Any, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
     plan = FaultPlan([Fault(kind, env=1, step=2)])
-    play(plan.wrap(RamblingEnv, NUM_ENVS), 3, backend="shm", on_fault="restore", step_timeout=0.5)
+    results, stats = play(
+        plan.wrap(RamblingEnv, NUM_ENVS), 3, backend=process_backend, on_fault="restore", step_timeout=0.5
+    )
+    plan.check_all_fired()
+    assert not difference(results, undisturbed(3))
     assert "environment 1 took longer than 0.5 s" in caplog.text
-    assert "harm.py" in caplog.text
+    assert re.search(rf'File ".*harm.py", line \d+ in {place}\n', caplog.text), caplog.text
+    assert stats.seconds_lost < 5
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode)[:2], ids=lambda mode: mode.value)
@@ -171,10 +179,23 @@ def test_a_step_that_kills_every_time_is_an_error_where_nothing_may_be_lost() ->
 
 
 @pytest.mark.parametrize("kind", ["kill", "raise"])
-def test_environments_that_can_never_be_made_again(kind: Any) -> None:
+def test_environments_that_can_never_be_made_again(process_backend: str, kind: Any) -> None:
     plan = FaultPlan([Fault("kill", env=0, step=2), Fault(kind, env=1, phase="construct", after=1, every_time=True)])
-    with pytest.raises(shoal.WorkerCrashLoop):
-        play(plan.wrap(RamblingEnv, NUM_ENVS), backend="shm", on_fault="restore")
+    with ParallelEnv(plan.wrap(RamblingEnv, NUM_ENVS), backend=process_backend, num_workers=2) as envs:
+        envs.reset(seed=5)
+        observation, *_ = envs.step([0] * NUM_ENVS)
+        before = observation.copy()
+        with pytest.raises(shoal.WorkerCrashLoop) as caught:
+            envs.step([0] * NUM_ENVS)
+        with pytest.raises(shoal.WorkerCrashLoop, match="can only be closed now"):
+            envs.step([0] * NUM_ENVS)
+        assert (observation == before).all(), "what had been returned is the caller's"
+    said = str(caught.value)
+    if kind == "kill":
+        assert "worker 0 has died 11 times without getting any further" in said
+        assert said.count("was killed by SIGKILL while") == 11
+    else:
+        assert "the replacement of worker 0 could not make its environments again" in said
     plan.check_all_fired()
 
 
@@ -365,6 +386,7 @@ def test_a_branch_has_its_own_faults(captures: bool, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(supervisor, "MAINTENANCE", 3)
         monkeypatch.setattr(shortening, "WORTHWHILE_SECONDS", 0.0)
         monkeypatch.setattr(shortening, "LONG_SECONDS", 0.0)
+        monkeypatch.setattr(shortening, "CAPTURE_SHARE", 1.0)
     passed = Fault("kill", env=1, step=28)
     met = Fault("kill", env=1, step=35)
     plan = FaultPlan([passed, met, Fault("kill", env=0, step=34)])
@@ -450,6 +472,7 @@ def test_episodes_are_counted_right_when_a_replay_begins_late(
     monkeypatch.setattr(shortening, "WORTHWHILE_SECONDS", 0.0)
     if env_class is AgeingEnv:
         monkeypatch.setattr(shortening, "LONG_SECONDS", 0.0)
+        monkeypatch.setattr(shortening, "CAPTURE_SHARE", 1.0)
     told = [Fault("nan reward", env=1, episode=number, step=2) for number in (1, 19, 20, 21, 24)]
     expected, _ = play(FaultPlan(told).wrap(env_class, 2), 600, backend="serial", autoreset_mode=mode)
     faults = [Fault("kill", env=1, episode=number, step=13) for number in (19, 20, 23)]

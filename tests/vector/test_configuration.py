@@ -8,6 +8,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +20,10 @@ from shoal import (
     ParallelEnv,
     ProtocolError,
     SpacesDiffer,
+    WorkerCrashLoop,
 )
+from shoal.vector.backends.channel import HEADER, MAGIC
+from tests.comparing import difference, rollout
 from tests.envs import CountingEnv, SpaceEnv, counting
 
 Make = Callable[..., ParallelEnv]
@@ -115,6 +119,22 @@ def test_an_info_that_cannot_be_sent_is_named_with_its_key(process_backend: str)
         envs.step([0, 0])
 
 
+def test_an_info_that_is_too_large_is_named(process_backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.vector.backends.worker.MAX_PICKLED", 10_000)
+
+    class WordyEnv(CountingEnv):
+        def step(self, action: Any) -> Any:
+            *result, info = super().step(action)
+            return *result, {**info, "log": "x" * 20_000 if action else ""}
+
+    with ParallelEnv([counting(100), WordyEnv], backend=process_backend, num_workers=2, start_method="fork") as envs:
+        envs.reset()
+        said = r"its info cannot be sent to the caller's process: .* bytes large, and a message may have 10,000"
+        with pytest.raises(EnvContractError, match=said):
+            envs.step([1, 1])
+        assert envs.get_attr("count") == (1, 1)
+
+
 def test_what_cannot_be_sent_to_one_worker_reaches_none(process_backend: str) -> None:
     with ParallelEnv([counting(100)] * 2, backend=process_backend, num_workers=2) as envs:
         envs.reset()
@@ -130,26 +150,64 @@ def test_what_cannot_be_sent_to_one_worker_reaches_none(process_backend: str) ->
 
 
 class BabblingEnv(CountingEnv):
-    """Writes nonsense into every socket of its process."""
+    """Writes nonsense into every socket of its process, in its third step."""
+
+    nonsense = b"nonsense, and enough of it to be a header"
+
+    def __init__(self, path: Path | None = None) -> None:
+        super().__init__(100)
+        self.path = path
 
     def step(self, action: Any) -> Any:
-        for name in os.listdir("/proc/self/fd"):
-            try:
-                with socket.socket(fileno=os.dup(int(name))) as sock:
-                    sock.sendall(b"nonsense, and enough of it to be a header")
-            except OSError:
-                continue
+        if self.count == 2 and not (self.path and self.path.exists()):
+            if self.path:
+                self.path.touch()
+            for name in os.listdir("/proc/self/fd"):
+                try:
+                    with socket.socket(fileno=os.dup(int(name))) as sock:
+                        sock.sendall(self.nonsense)
+                except OSError:
+                    continue
         return super().step(action)
 
 
+class BoastingEnv(BabblingEnv):
+    """What it writes is the beginning of a message that would take all memory."""
+
+    nonsense = HEADER.pack(MAGIC, 0, 1, 100, 0, 0, 2**40)
+
+
 def test_a_worker_that_does_not_keep_to_the_protocol_is_reported(process_backend: str) -> None:
-    envs = ParallelEnv([counting(100), BabblingEnv], backend=process_backend, num_workers=2)
+    envs = ParallelEnv([counting(100), BabblingEnv], backend=process_backend, num_workers=2, on_fault="raise")
     envs.reset()
-    with pytest.raises(ProtocolError, match="a worker sent bytes that are not a message: b'nonsense, and en"):
-        envs.step([0, 0])
+    said = r"worker 1 \(pid \d+\) has sent bytes that are not a message: b'nonsense, and en'\. It was ended while"
+    with pytest.raises(ProtocolError, match=said) as caught:
+        for _ in range(20):
+            envs.step([0, 0])
+    assert "writes into descriptors that are not its own" in str(caught.value)
     with pytest.raises(ProtocolError, match="The environments can only be closed now"):
         envs.step([0, 0])
     envs.close()
+
+
+@pytest.mark.parametrize("env_fn", [BabblingEnv, BoastingEnv])
+def test_one_that_babbles_is_replaced(process_backend: str, env_fn: Any, tmp_path: Path) -> None:
+    env_fns: list[Any] = [counting(100), functools.partial(env_fn, tmp_path / "babbled")]
+    with ParallelEnv(env_fns, backend=process_backend, num_workers=2) as envs:
+        found = rollout(envs, 30)
+        assert envs.stats.restarts == 1
+    assert (tmp_path / "babbled").exists()
+    with ParallelEnv([counting(100)] * 2, backend="serial") as plain:
+        assert not difference(found, rollout(plain, 30))
+
+
+def test_one_that_always_babbles_is_given_up() -> None:
+    env_fns: list[Any] = [counting(100), BabblingEnv]
+    with ParallelEnv(env_fns, backend="pipes", num_workers=2) as envs:
+        envs.reset()
+        with pytest.raises(WorkerCrashLoop, match="has sent bytes that are not a message"):
+            for _ in range(20):
+                envs.step([0, 0])
 
 
 def test_a_step_timeout_without_processes_says_that_it_has_no_effect() -> None:

@@ -26,7 +26,7 @@ def test_auto_goes_on_in_this_process_with_one_warning(monkeypatch: pytest.Monke
     monkeypatch.setattr(launch.ForkLauncher, "launch", refuse)
     with pytest.warns(RuntimeWarning, match="all environments run in this process, .* could not be started") as warned:
         envs = ParallelEnv([WalkingEnv] * 4, num_workers=2, start_method="fork")
-    assert len(warned) == 1
+    assert len([each for each in warned if "copies this process" not in str(each.message)]) == 1
     with envs, ParallelEnv([WalkingEnv] * 4, backend="serial") as plain:
         assert envs.plan.backend == "serial"
         assert "no worker process could be started" in envs.plan.reason

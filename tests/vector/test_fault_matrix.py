@@ -98,12 +98,13 @@ class FightingEnv(WalkingEnv):
         return super().step(action)
 
 
-@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("count", [1, 2, 5, 13])
 def test_workers_that_kill_each_other_are_brought_back(process_backend: str, count: int, tmp_path: Any) -> None:
     fns = [functools.partial(FightingEnv, str(tmp_path), row) for row in range(count)]
     with ParallelEnv(fns, backend=process_backend, num_workers=count, start_method="fork") as envs:
         found = rollout(envs, 15)
         assert envs.stats.restarts >= (count > 1)
+    assert len(list(tmp_path.glob("*.struck"))) == count
     with ParallelEnv([WalkingEnv] * count, backend="serial") as plain:
         assert not difference(found, rollout(plain, 15))
 
@@ -123,9 +124,55 @@ def test_the_order_of_sets_is_the_same_in_a_replacement(process_backend: str, me
         envs.reset(seed=1)
         for _ in range(5):
             envs.step([1, 1])
+        before = envs.step([1, 1])
         os.kill(envs.worker_pids[0], signal.SIGKILL)
-        envs.step([1, 1])
+        after = envs.step([1, 1])
         assert envs.stats.restarts == 1
+    with ParallelEnv([SetEnv] * 2, backend=process_backend, num_workers=1, start_method=method) as plain:
+        plain.reset(seed=1)
+        expected = [plain.step([1, 1]) for _ in range(7)]
+        assert not difference([before, after], expected[5:])
+
+
+class SharingEnv(WalkingEnv):
+    """Draws from random numbers that it shares with its neighbours, of both kinds."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        if seed is not None:
+            random.seed(seed)
+            np.random.seed(seed)
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Any:
+        observation, reward, *rest = super().step(action)
+        return observation, reward + random.random() + np.random.random(), *rest
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_random_numbers_that_neighbours_share_are_repeated_in_order(process_backend: str, isolate: bool) -> None:
+    plan = FaultPlan([Fault("kill", env=2, episode=0, step=3), Fault("kill", env=6, episode=1, step=1)])
+    keywords: Any = {"backend": process_backend, "num_workers": 2, "start_method": "fork", "isolate_rng": isolate}
+    with ParallelEnv(plan.wrap(SharingEnv, 8), **keywords) as envs:
+        found = rollout(envs, 40)
+        assert envs.stats.restarts == 2
+    plan.check_all_fired()
+    with ParallelEnv([SharingEnv] * 8, **keywords) as plain:
+        assert not difference(found, rollout(plain, 40))
+
+
+def test_random_numbers_that_nobody_can_repeat_are_found_out(process_backend: str) -> None:
+    class Fickle(WalkingEnv):
+        def step(self, action: Any) -> Any:
+            observation, reward, *rest = super().step(action)
+            return observation, reward + os.urandom(1)[0], *rest
+
+    with ParallelEnv([Fickle] * 2, backend=process_backend, num_workers=1) as envs:
+        envs.reset(seed=1)
+        for _ in range(8):
+            envs.step([1, 1])
+        os.kill(envs.worker_pids[0], signal.SIGKILL)
+        with pytest.raises(shoal.ReplayDiverged, match=r"environment 0 in episode 0 at step \d"):
+            envs.step([1, 1])
 
 
 def test_tasks_and_groups_go_on_after_a_fault(process_backend: str) -> None:

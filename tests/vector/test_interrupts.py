@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
 
-from shoal import ParallelEnv
+import shoal
+from shoal import EnvList, ParallelEnv
 from shoal.vector.interrupts import allowed, postponed
 from tests.envs import counting
 
@@ -67,6 +69,24 @@ def made(backend: str, **keywords: Any) -> Iterator[ParallelEnv]:
     with ParallelEnv([counting(100_000)] * 4, backend=backend, num_workers=2, start_method="fork", **keywords) as envs:
         envs.reset()
         yield envs
+
+
+def test_an_interrupted_list_can_be_waited_for(process_backend: str) -> None:
+    with EnvList([counting(100_000)] * 3, backend=process_backend, num_workers=2, start_method="fork") as envs:
+        envs.reset(seed=1)
+        expected = 0
+        for _ in moments(lambda: envs.step([0, 0], env_ids=[2, 0]), instructions=False):
+            if envs._pending is not None:
+                observations, *_ = envs.step_wait()
+                expected = together(np.array(observations))
+        assert together(np.array(envs.step([0, 0], env_ids=[2, 0]).observations)) > expected > 1
+        for _ in moments(lambda: envs.reset(env_ids=[1, 2]), instructions=False):
+            if envs._pending is not None:
+                observations, infos = envs.reset_wait()
+                assert together(np.array(observations)) == 0
+                assert len(infos) == 2
+        with pytest.raises(shoal.NothingPending, match="step_wait"):
+            envs.step_wait()
 
 
 def finish_step(envs: ParallelEnv) -> int | None:

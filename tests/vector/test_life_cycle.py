@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+import shoal
 from shoal import ParallelEnv
 from tests.conftest import WAYS_TO_START
 from tests.envs import CountingEnv, HangingEnv, SlowEnv, counting
@@ -105,6 +106,22 @@ def test_collected_environments_close_themselves(way: dict[str, Any]) -> None:
 def test_a_failed_start_leaves_nothing(process_backend: str) -> None:
     with pytest.raises(ZeroDivisionError, match="environment 2"):
         ParallelEnv([counting(), counting(), lambda: 1 / 0], backend=process_backend, num_workers=3)  # type: ignore[list-item, return-value]
+
+
+def test_two_threads_cannot_step_at_once(process_backend: str) -> None:
+    with ParallelEnv([lambda: SlowEnv(9)] * 2, backend=process_backend, num_workers=2, start_method="fork") as envs:
+        envs.reset(seed=1)
+        results: list[Any] = []
+        first = threading.Thread(target=lambda: results.append(envs.step([2, 2])))
+        first.start()
+        while envs._pending is None:
+            time.sleep(0.001)
+        for call in (lambda: envs.step([1, 1]), envs.reset, lambda: envs.call("render"), lambda: envs.send([0], [0])):
+            with pytest.raises(shoal.AlreadyPending, match="pending call to `step`"):
+                call()
+        first.join()
+        assert results[0][0][:, 0].tolist() == [1, 1]
+        assert envs.step([0, 0])[0][:, 0].tolist() == [2, 2]
 
 
 @pytest.mark.slow

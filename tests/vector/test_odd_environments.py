@@ -151,11 +151,11 @@ class OddEnv(CountingEnv):
         return super().step(action)
 
 
-def check(name: str, when: str, method: str) -> None:
+def check(name: str, when: str, method: str, backend: str = "pipes") -> None:
     with ParallelEnv([counting()] * 2, backend="serial") as plain:
         expected = rollout(plain, 12)
     env_fns: list[Any] = [lambda: OddEnv(name, when), counting()]
-    with ParallelEnv(env_fns, backend="pipes", num_workers=2, start_method=method) as envs:
+    with ParallelEnv(env_fns, backend=backend, num_workers=2, start_method=method) as envs:
         assert not difference(rollout(envs, 12), expected)
         assert envs.stats.restarts == 0
         started = [one for pid in envs.worker_pids for one in psutil.Process(pid).children(recursive=True)]
@@ -166,9 +166,35 @@ def check(name: str, when: str, method: str) -> None:
 
 @pytest.mark.parametrize("when", ["made", "stepped"])
 @pytest.mark.parametrize("name", DEEDS)
-def test_an_odd_deed_changes_nothing(name: str, when: str, caplog: pytest.LogCaptureFixture) -> None:
-    check(name, when, "fork")
+def test_an_odd_deed_changes_nothing(
+    process_backend: str, name: str, when: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    check(name, when, "fork", process_backend)
     assert "did not end within" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "name", ["handle_signals", "block_all_signals", "ask_for_a_session", "lose_the_working_directory"]
+)
+def test_one_that_wants_no_signals_and_hangs_is_ended(process_backend: str, name: str, tmp_path: Path) -> None:
+    marker = tmp_path / "hung"
+
+    class Stuck(OddEnv):
+        def step(self, action: Any) -> Any:
+            if self.count == 2 and not marker.exists():
+                marker.touch()
+                while True:
+                    time.sleep(600)
+            return super().step(action)
+
+    fns: list[Any] = [lambda: Stuck(name, "made"), counting()]
+    begin = time.monotonic()
+    with ParallelEnv(fns, backend=process_backend, num_workers=2, start_method="fork", step_timeout=0.5) as envs:
+        found = rollout(envs, 12)
+        assert envs.stats.restarts == 1
+    assert time.monotonic() - begin < 10
+    with ParallelEnv([counting()] * 2, backend="serial") as plain:
+        assert not difference(found, rollout(plain, 12))
 
 
 @pytest.mark.parametrize(

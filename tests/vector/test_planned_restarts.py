@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import logging
+import threading
 from typing import Any
 
 import pytest
 
 import shoal
 from shoal import ParallelEnv
+from shoal.vector import retiring, shortening
 from tests.comparing import difference, rollout
 from tests.envs import CountingEnv, WalkingEnv
 
@@ -43,6 +46,57 @@ def test_a_worker_that_grows_is_replaced(process_backend: str, caplog: pytest.Lo
         assert envs.stats.planned_restarts >= 2
         assert envs.stats.restarts == 0
         assert "MB of memory" in caplog.text
+
+
+class EndlessLeakyEnv(LeakyEnv):
+    """Its episodes never end. With a lock, it cannot be captured."""
+
+    def __init__(self, *, locked: bool) -> None:
+        super().__init__()
+        self.lock = threading.Lock() if locked else None
+
+    def step(self, action: Any) -> Any:
+        observation, reward, _, _, info = super().step(action)
+        return observation, reward, False, False, info
+
+
+def test_a_leak_that_a_replay_repeats_is_not_taken_for_size(
+    process_backend: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shortening, "LONG_SECONDS", 0.1)
+    monkeypatch.setattr(shortening, "CAPTURE_SHARE", 1.0)
+    monkeypatch.setattr(retiring, "WEIGHING_SECONDS", 0.0)
+    keywords: Any = {"num_workers": 1, "max_worker_memory": "300 MB"}
+    make = functools.partial(EndlessLeakyEnv, locked=False)
+    with (
+        ParallelEnv([make] * 2, backend=process_backend, **keywords) as envs,
+        ParallelEnv([make] * 2, backend="serial") as plain,
+    ):
+        found, taken = [envs.reset(seed=1)[0]], 0
+        while envs.stats.planned_restarts < 3:
+            taken += 1
+            assert taken < 5_000, "it is replaced again once its history has become shorter"
+            found.append(envs.step([taken % 3] * 2)[0])
+        monkeypatch.setattr(LeakyEnv, "hoard", collections.deque(maxlen=1))
+        expected = [plain.reset(seed=1)[0], *(plain.step([number % 3] * 2)[0] for number in range(1, taken + 1))]
+        assert not difference(found, expected)
+    assert "even when it is new" not in caplog.text
+
+
+def test_one_that_would_only_grow_again_is_kept_with_a_warning(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retiring, "WEIGHING_SECONDS", 0.0)
+    make = functools.partial(EndlessLeakyEnv, locked=True)
+    with ParallelEnv([make] * 2, backend="shm", num_workers=1, max_worker_memory="300 MB") as envs:
+        envs.reset(seed=1)
+        for number in range(300):
+            envs.step([number % 3] * 2)
+            if "times max_worker_memory and is not replaced: all that its environments have done" in caplog.text:
+                break
+        else:
+            raise AssertionError(caplog.text)
+        assert envs.stats.planned_restarts == 1
 
 
 def test_a_worker_that_has_run_its_episodes_is_replaced(process_backend: str) -> None:
@@ -82,7 +136,7 @@ def test_one_that_does_not_want_to_end_is_ended(process_backend: str) -> None:
 def test_a_limit_that_is_too_low_for_anybody_is_given_up(
     process_backend: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal.vector.supervisor.WEIGHING_SECONDS", 0.0)
+    monkeypatch.setattr(retiring, "WEIGHING_SECONDS", 0.0)
     with ParallelEnv(
         [WalkingEnv] * 2, backend=process_backend, num_workers=1, start_method="fork", max_worker_memory=1000
     ) as envs:

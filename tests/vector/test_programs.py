@@ -15,7 +15,7 @@ import pytest
 
 from shoal import ParallelEnv, ShoalError
 from tests.envs import CountingEnv, SlowEnv, counting
-from tests.scripts import run_script, start_script
+from tests.scripts import ROOT, run_script, start_script
 
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
@@ -41,6 +41,32 @@ def test_a_program_that_ends_by_an_exception_shows_only_that(tmp_path: Path) -> 
     assert done.returncode == 1
     assert done.stderr.count("Traceback") == 1
     assert done.stderr.rstrip().endswith("RuntimeError: mine")
+
+
+@pytest.mark.parametrize("what", ["threads", "torch"])
+def test_a_fork_of_a_process_with_threads_is_warned_of(what: str) -> None:
+    done = run_script(f"""
+        import sys, threading, warnings
+        import shoal
+        from tests.envs import CountingEnv
+
+        if {what == "threads"}:
+            stay = threading.Event()
+            threading.Thread(target=stay.wait, name="my-thread").start()
+        else:
+            sys.modules["torch"] = sys
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            shoal.ParallelEnv([CountingEnv] * 2, backend="shm", num_workers=2).close()
+            shoal.ParallelEnv([CountingEnv] * 2, backend="serial", start_method="fork").close()
+            assert not caught, caught
+            shoal.ParallelEnv([CountingEnv] * 2, backend="shm", num_workers=2, start_method="fork").close()
+        print([str(each.message) for each in caught if each.category is RuntimeWarning])
+        if {what == "threads"}:
+            stay.set()
+    """, env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+    reason = "other threads (my-thread)" if what == "threads" else "loaded torch, which computes in threads of its own"
+    assert f'start_method="fork" copies this process, which has {reason}: workers may wait' in done.stdout, done
 
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])

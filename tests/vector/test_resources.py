@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import resource
 import signal
 import subprocess
 import time
@@ -11,13 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
 import shoal
-from shoal import CannotStart, ParallelEnv, WorkerDied
-from shoal.vector.backends.limits import why_no_process
-from tests.envs import DyingEnv, counting
+from shoal import CannotStart, ConfigurationError, EnvError, ParallelEnv, WorkerDied
+from shoal.vector.backends.limits import free_memory, why_no_process
+from shoal.vector.backends.shared_buffer import SharedBuffer
+from tests.envs import CountingEnv, DyingEnv, counting
 from tests.marked import MarkedProgram
 from tests.scripts import ROOT
 
@@ -52,6 +56,64 @@ def test_a_process_that_the_system_refuses_is_said_with_the_limits(
     assert "the system may have " in said
     assert "What to do: use fewer workers (num_workers=), end other programs, or raise the limit (ulimit -u" in said
     assert not psutil.Process().children(recursive=True), "those that had started were stopped"
+
+
+def test_an_environment_that_asks_for_too_much_memory_raises(process_backend: str) -> None:
+    class Greedy(CountingEnv):
+        def step(self, action: Any) -> Any:
+            if action == 4:
+                limit = psutil.Process().memory_info().vms + 2**28
+                resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+                np.ones(2**30, np.uint8)
+            return super().step(action)
+
+    with ParallelEnv([counting(9), Greedy], backend=process_backend, num_workers=2, start_method="fork") as envs:
+        envs.reset()
+        with pytest.raises(EnvError, match="environment 1 .* raised numpy.*MemoryError: Unable to allocate 1.00 GiB"):
+            envs.step([0, 4])
+        assert envs.stats.restarts == 0
+        assert envs.get_attr("count") == (1, 0), "its neighbour is untouched"
+
+
+def test_memory_that_is_not_there_is_said_with_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.vector.backends.shared_buffer.free_memory", lambda: 100_000)
+    with pytest.raises(ConfigurationError) as caught:
+        ParallelEnv([counting()] * 5_000, backend="shm", num_workers=1, start_method="fork")
+    found = re.match(
+        r"there is no room for the ([\d,]+) bytes of memory that workers share \(100,000 are free\)\. "
+        r"Use fewer environments, smaller observations, or more memory\.",
+        str(caught.value),
+    )
+    assert found, str(caught.value)
+    assert int(found[1].replace(",", "")) > 100_000
+    assert not psutil.Process().children(recursive=True)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.ENOMEM])
+@pytest.mark.parametrize("portable", [False, True])
+def test_a_full_disk_or_memory_is_an_error_before_anything_is_written(
+    number: int, portable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if portable:
+        monkeypatch.setenv("SHOAL_PORTABLE", "1")
+    buffer = SharedBuffer("test")
+    monkeypatch.setattr(os, "posix_fallocate", failing_after(0, os.posix_fallocate, number))
+    with pytest.raises(ConfigurationError, match=r"no room for the 4,096 bytes .* are free\)") as caught:
+        buffer.allocate(4096)
+    assert ("a larger disk for temporary files (TMPDIR)" in str(caught.value)) == portable
+    buffer.close()
+
+
+def test_free_memory_is_that_of_the_container(tmp_path: Path) -> None:
+    assert free_memory(tmp_path) is None
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 2000 kB\nMemAvailable: 1000 kB\n")
+    assert free_memory(tmp_path) == 1000 * 1024
+    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+    (tmp_path / "sys/fs/cgroup/memory.max").write_text("max\n")
+    assert free_memory(tmp_path) == 1000 * 1024
+    (tmp_path / "sys/fs/cgroup/memory.max").write_text("5000\n")
+    assert free_memory(tmp_path) == 5000
 
 
 def test_a_nursery_that_cannot_fork_says_so_and_the_started_workers_are_stopped(tmp_path: Path) -> None:

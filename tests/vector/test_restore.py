@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import faulthandler
 import functools
 import logging
 import os
@@ -21,7 +23,6 @@ from shoal import ParallelEnv
 from tests.comparing import difference
 from tests.envs import CountingEnv, SpaceEnv, TextEnv, WalkingEnv
 
-pytestmark = pytest.mark.filterwarnings("error")
 NUM_ENVS = 6
 
 
@@ -58,8 +59,16 @@ def crashed() -> None:
     os.abort()
 
 
+def broken() -> None:
+    faulthandler._sigsegv()  # type: ignore[attr-defined]
+
+
 def gone() -> None:
     os._exit(0)
+
+
+def gone_by_the_c_library() -> None:
+    ctypes.CDLL(None).exit(3)
 
 
 def stopped() -> None:
@@ -126,11 +135,23 @@ def test_every_way_to_start_can_replace(process_backend: str, tmp_path: Path, me
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", [killed, crashed, gone], ids=lambda fault: fault.__name__)
-def test_however_a_worker_dies(process_backend: str, tmp_path: Path, fault: Callable[[], None]) -> None:
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (killed, "was killed by SIGKILL"),
+        (crashed, "was killed by SIGABRT"),
+        (broken, "was killed by SIGSEGV"),
+        (gone, "ended by itself with exit code 0"),
+        (gone_by_the_c_library, "ended by itself with exit code 3"),
+    ],
+)
+def test_however_a_worker_dies(
+    process_backend: str, tmp_path: Path, fault: Callable[[], None], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
     compare_with_undisturbed(
         tmp_path, {2: (7, fault, True)}, restarts=1, backend=process_backend, num_workers=2, start_method="fork"
     )
+    assert said in caplog.text
 
 
 def test_all_workers_may_die_at_once_and_again(process_backend: str, tmp_path: Path) -> None:
@@ -162,6 +183,17 @@ def test_a_worker_killed_while_idle_is_replaced_at_the_next_step(process_backend
                 os.kill(envs.worker_pids[number // 8], signal.SIGKILL)
             assert not difference(envs.step([0, 1, 2, 0]), undisturbed.step([0, 1, 2, 0]))
         assert envs.stats.restarts == 2
+
+
+def test_a_reset_of_one_in_a_replacement_leaves_the_others_observations(process_backend: str) -> None:
+    with ParallelEnv([WalkingEnv] * 3, backend=process_backend, num_workers=1, start_method="fork") as envs:
+        envs.reset(seed=1)
+        before, *_ = envs.step([1, 2, 0])
+        os.kill(envs.worker_pids[0], signal.SIGKILL)
+        after, _ = envs.reset(seed=[9], env_ids=[1])
+        assert (after[[0, 2]] == before[[0, 2]]).all()
+        assert (after[1] != before[1]).any()
+        assert envs.stats.restarts == 1
 
 
 def test_environments_that_are_under_way_arrive_all_the_same(process_backend: str, tmp_path: Path) -> None:

@@ -110,10 +110,64 @@ def test_random_numbers_that_all_share_are_captured_too(process_backend: str) ->
                 np.random.seed(seed)
             return super().reset(seed=seed, options=options)
 
-    with ParallelEnv([GlobalEnv] * 3, backend=process_backend, num_workers=1, start_method="fork") as envs:
+    # More than a rehearsal takes, which finds that some alone do not come to the same, and tries all.
+    with ParallelEnv([GlobalEnv] * 6, backend=process_backend, num_workers=1, start_method="fork") as envs:
         envs.reset(seed=3)
         taken = run_until(envs, lambda: shortening.Way.CAPTURES in habits(envs)[0].relies_on)
+        assert habits(envs)[0].share_something
         compare_after_kill(envs, taken, GlobalEnv)
+
+
+@pytest.mark.usefixtures("captures")
+def test_a_captured_state_is_rehearsed_with_some_of_many(process_backend: str) -> None:
+    class Endless(WalkingEnv):
+        def step(self, action: Any) -> Any:
+            observation, reward, _, _, info = super().step(action)
+            return observation, reward, False, False, info
+
+    with ParallelEnv([Endless] * 12, backend=process_backend, num_workers=2, start_method="fork") as envs:
+        envs.reset(seed=3)
+        taken = run_until(envs, lambda: len(envs._pool.backend.journal.bases) == 2)  # type: ignore[attr-defined]
+        assert not habits(envs)[0].share_something
+        compare_after_kill(envs, taken, Endless)
+
+
+def made_in(place: str, number: int) -> Any:
+    return lambda: WalkingEnv() if place else CountingEnv(number)
+
+
+def test_workers_with_the_same_environments_share_a_verdict(
+    process_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "shoal.vector.shortening")
+    env_fns = [*(made_in("here", 1) for _ in range(4)), *(made_in("here", 2) for _ in range(2))]
+    with ParallelEnv(env_fns, backend=process_backend, num_workers=3, start_method="fork") as envs:
+        envs.reset(seed=3)
+        taken = run_until(envs, lambda: all(shortening.Way.RESETS in each.relies_on for each in habits(envs)))
+        told = [
+            record.getMessage() for record in caplog.records if "can begin at a reset without" in record.getMessage()
+        ]
+        assert len(told) == 2, (
+            "one of the first two workers, and the third, whose environments are made with another number"
+        )
+        compare_after_kill(envs, taken, WalkingEnv)
+
+
+def test_what_makes_the_same_is_of_a_kind() -> None:
+    def recursive() -> Any:
+        return recursive
+
+    class Made:
+        pass
+
+    partials = [functools.partial(CountingEnv, length=length) for length in (5, 5, 6)]
+    kinds = [shortening.kind_of(each) for each in partials]
+    assert kinds[0] == kinds[1] != kinds[2]
+    assert shortening.kind_of(made_in("a", 1)) == shortening.kind_of(made_in("a", 1))
+    assert shortening.kind_of(made_in("a", 1)) != shortening.kind_of(made_in("b", 1))
+    assert shortening.kind_of(made_in("a", 1)) != shortening.kind_of(made_in("a", True))
+    assert shortening.kind_of(recursive) == shortening.kind_of(recursive)
+    assert shortening.kind_of(Made) != shortening.kind_of(CountingEnv)
 
 
 def test_attributes_and_calls_survive(process_backend: str) -> None:

@@ -69,7 +69,7 @@ def play(program: random.Random, envs: ParallelEnv) -> list[Any]:
         elif choice < 0.94:
             envs.set_attr("label", program.random())
         elif choice < 0.97:
-            results.append(envs.call("reset_count") if hasattr(envs, "nothing") else envs.get_attr("render_mode"))
+            results.append(envs.get_attr("render_mode"))
         else:
             envs.reset_async(None)
             results.append(envs.reset_wait())

@@ -124,9 +124,15 @@ class EnvList(Branching):
         """
         self._check_idle("reset")
         rows = self._rows_of(env_ids, group_ids)
-        self._begin("reset", Op.RESET, self._resets(rows, seed, options))
+        resets = self._resets(rows, seed, options)
+        self._asked = rows
         self._groups.expect(rows)
-        outcome = self._finish("reset", None)
+        self._begin("reset", Op.RESET, resets)
+        return self.reset_wait()
+
+    def reset_wait(self) -> tuple[list[Any], list[dict[str, Any]]]:
+        """The results of a :meth:`reset` that was interrupted (Ctrl-C) while it waited."""
+        outcome, rows = self._finish("reset", None), self._asked
         self._is_ready[rows] = True
         results = self._settle(rows, outcome)
         for row, observation in zip(rows, results.observations, strict=True):
@@ -143,8 +149,13 @@ class EnvList(Branching):
             worker: Steps(its, [entry for entry in loose if entry[0] in its], wide)
             for worker, its in self._by_worker(rows).items()
         }
+        self._asked = rows
         self._begin("step", Op.STEP, payloads)
-        return self._settle(rows, self._finish("step", None))
+        return self.step_wait()
+
+    def step_wait(self) -> Results:
+        """The results of a :meth:`step` that was interrupted (Ctrl-C) while it waited."""
+        return self._settle(self._asked, self._finish("step", None))
 
     def close(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Close all environments. What is not done after ``timeout`` seconds, or at once with ``terminate``, is ended."""

@@ -29,8 +29,8 @@ from shoal.vector.digests import Digester
 from shoal.vector.failures import Failure
 from shoal.vector.history import History
 from shoal.vector.layout import Arena, Array, Rows, as_index, private_arena
-from shoal.vector.messages import EACH, Attachment, Command, Op, Redo, Replay, Steps, one_by_one
-from shoal.vector.rounds import NOBODY, RESETS, STEPS, TOUCHES, Round, in_parts, num_rows, part_of, rest_of, rows_of
+from shoal.vector.messages import EACH, Attachment, Command, Op, Redo, Replay, Reply, Steps, one_by_one
+from shoal.vector.rounds import NOBODY, RESETS, STEPS, TOUCHES, Round, in_parts, num_rows, part_of, rest_of
 from shoal.vector.starts import Past, Start
 
 JOURNALED = frozenset((Op.RESET, Op.STEP, Op.CALL, Op.SET_ATTR, *EACH))
@@ -53,7 +53,7 @@ class Journal:
         self.touched: dict[int, set[str]] = {}
         """What has been called and set, by worker."""
         self._open: dict[int, Round] = {}
-        self._floors = [0] * len(self.rows)
+        self.floors = [0] * len(self.rows)
         """The first command that matters to any environment of a worker."""
         self.last_sequence = 0
         self._arena: Arena
@@ -70,7 +70,7 @@ class Journal:
         self._takes_digests = attachment.takes_digests
         self._digester = Digester(arena.results)
         self._mode = attachment.autoreset_mode
-        self.rounds.attach(arena.action_block, self._results_now())
+        self.rounds.attach(arena.action_block, [arena.digests] if self._takes_digests else arena.result_blocks)
         kept = [arena.digests] if self._takes_digests else arena.results
         self._row_nbytes = sum(array[:1].nbytes for array in (*arena.actions, *kept))
         self._scratch = private_arena(attachment.layout)
@@ -84,8 +84,8 @@ class Journal:
             return
         self.last_sequence = sequence
         if payload is None:  # the ordinary step of all environments
-            block = self._arena.action_block
-            self._open[sequence] = self.rounds.begin_step(sequence, self.seconds, len(commands), block)
+            one = Round(sequence, op, None, self.seconds, len(commands), self._arena.action_block.tobytes())
+            self._open[sequence] = self.rounds.under_way = one
             return
         one = self._open[sequence] = Round(sequence, op, commands, self.seconds, len(commands))
         one.nbytes = self._row_nbytes * num_rows(commands)
@@ -107,6 +107,26 @@ class Journal:
         for worker, (_, op, payload) in commands:
             self.touched.setdefault(worker, set()).add(f"{op.label} {payload.name}")
 
+    def answer_step(self, came: Sequence[Any]) -> bool:
+        """The ordinary case, quickly: answers to the ordinary step, and no failure. Otherwise nothing is done, and said so."""
+        one = self.rounds.under_way
+        if one is None or not came:
+            return False
+        for event in came:
+            if (
+                type(event) is not Reply
+                or event.sequence != one.sequence
+                or event.outcome.failures
+                or event.outcome.loose
+            ):
+                return False
+        for event in came:
+            one.note_answer(event.worker)
+        if not one.num_waiting:
+            self.rounds.finish_step(self._results_now())
+            del self._open[one.sequence]
+        return True
+
     def answer(self, worker: int, sequence: int, failures: Sequence[Failure]) -> bool:
         """A worker has answered as a whole; returns whether nobody has anything to answer any more."""
         one = self._open.get(sequence)
@@ -119,7 +139,7 @@ class Journal:
             if one.commands is None:
                 self.rounds.finish_step(self._results_now())
             elif one.op is Op.STEP or one.op is Op.RESET:
-                one.results = np.concatenate(self._results_now())
+                one.results = self._results_now()
             del self._open[sequence]
         return not self._open
 
@@ -142,9 +162,12 @@ class Journal:
                 if len(one.done) == one.num_alone:
                     del self._open[sequence]
 
-    def _results_now(self) -> list[Array]:
+    def _results_now(self) -> bytes:
         """The memory with the results of all environments, or their digests, as it is now."""
-        return [self._arena.digests] if self._takes_digests else self._arena.result_blocks
+        if self._takes_digests:
+            return self._arena.digests.tobytes()
+        blocks = self._arena.result_blocks
+        return blocks[0].tobytes() if len(blocks) == 1 else b"".join(block.tobytes() for block in blocks)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -168,10 +191,6 @@ class Journal:
         """Whether anybody has something to answer."""
         return bool(self._open)
 
-    def rows_of(self, command: Command, worker: int) -> Rows:
-        """The environments that a command to this worker concerns."""
-        return rows_of(command, self.rows[worker])
-
     def last_observation(self, row: int) -> list[Any]:
         """What the leaves of an environment's observation were when the caller last saw it, as far as that is known."""
         observations = self._arena.observations
@@ -188,7 +207,7 @@ class Journal:
     def restore_actions(self, command: Command, one: Round, worker: int) -> None:
         """Put the actions of a command back where the runners find them."""
         if command.op in STEPS:
-            its = list(rows_of(command, self.rows[worker]))
+            its = list(command.rows(self.rows[worker]))
             wide: tuple[int, ...] = () if command.payload is None else command.payload.wide
             for target, values in zip(self._arena.given_actions(wide), self.actions_of(one, worker, its), strict=True):
                 target[its] = values
@@ -196,12 +215,12 @@ class Journal:
     def actions_of(self, one: Round, worker: int, rows: Rows) -> list[Array]:
         """The actions that these environments were given, leaf by leaf."""
         if one.actions is not None:
-            self._scratch.action_block[:] = one.actions
+            self._scratch.action_block[:] = np.frombuffer(one.actions, np.uint8)
             return [array[list(rows)] for array in self._scratch.actions]
         command = one.command_to(worker)
         if command is None or worker not in one.own_actions:
             return []
-        places = {row: place for place, row in enumerate(rows_of(command, self.rows[worker]))}
+        places = {row: place for place, row in enumerate(command.rows(self.rows[worker]))}
         return [array[[places[row] for row in rows]] for array in one.own_actions[worker]]
 
     def replay(
@@ -238,7 +257,7 @@ class Journal:
                 if row in parts and selection.holds(row, one):
                     yield self._redo_of(one, parts[row], worker, [row], self._digests(arrays, [place]), starts)
         else:
-            its = rows_of(command, self.rows[worker])
+            its = command.rows(self.rows[worker])
             chosen: Rows = [row for row in its if selection.holds(row, one)]
             if not chosen:
                 return
@@ -249,7 +268,7 @@ class Journal:
             digests = []
             if one.op not in TOUCHES:
                 # Until all have answered, the results are still where they were written.
-                results = np.concatenate(self._results_now()) if one.results is None else one.results
+                results = self._results_now() if one.results is None else one.results
                 digests = self._digests(self._laid_out(results), chosen)
             yield self._redo_of(one, command, worker, chosen, digests, starts)
 
@@ -258,13 +277,13 @@ class Journal:
             return results[0][as_index(places)].tolist()  # type: ignore[no-any-return]
         return self._digester.digest(results, places).tolist()  # type: ignore[no-any-return]
 
-    def _laid_out(self, results: Array) -> list[Array]:
+    def _laid_out(self, results: bytes) -> list[Array]:
         """The arrays in this memory, as long as nothing else is laid out; or the digests."""
         if self._takes_digests:
-            return [results]
+            return [np.frombuffer(results, np.uint64)]
         first = 0
         for block in self._scratch.result_blocks:
-            block[:] = results[first : first + len(block)]
+            block[:] = np.frombuffer(results, np.uint8, len(block), first)
             first += len(block)
         return self._scratch.results
 
@@ -296,7 +315,7 @@ class Journal:
             if not waiting:
                 break
             if one.op in STEPS and (command := one.command_to(worker)) is not None:
-                its = rows_of(command, self.rows[worker])
+                its = command.rows(self.rows[worker])
                 counts.update(row for row in waiting if row in its)
                 waiting = {row: sequence for row, sequence in waiting.items() if counts[row] < enough}
         return {row for row in before if counts[row] >= enough}
@@ -314,7 +333,7 @@ class Journal:
                     if seed is not None and one.sequence > telling.get(row, one.sequence):
                         del telling[row]
             elif one.op in STEPS:
-                its = rows_of(command, self.rows[worker])
+                its = command.rows(self.rows[worker])
                 for row, began in telling.items():
                     if one.sequence > began and row in its:
                         steps[row].append(one.sequence)
@@ -326,13 +345,13 @@ class Journal:
         since = self.seconds
         for one in islice(reversed(self.rounds), 256):
             if one.op in STEPS and (command := one.command_to(worker)) is not None:
-                steps += len(rows_of(command, self.rows[worker]))
+                steps += len(command.rows(self.rows[worker]))
                 since = one.before
         return (self.seconds - since) / steps if steps else 0.0
 
     def replay_seconds(self, worker: int) -> float:
         """About how long a replay of this worker would take."""
-        for one in self.rounds.after(self._floors[worker] - 1):
+        for one in self.rounds.after(self.floors[worker] - 1):
             if one.op not in TOUCHES:
                 return self.seconds - one.before
         return 0.0
@@ -366,8 +385,8 @@ class Journal:
         return max(start.sequence if start is not None else 0, base[0] + 1 if base is not None else 0)
 
     def _drop(self) -> None:
-        self._floors = [min(self._floor(worker, row) for row in its) for worker, its in enumerate(self.rows)]
-        floor = min(self._floors)
+        self.floors = [min(self._floor(worker, row) for row in its) for worker, its in enumerate(self.rows)]
+        floor = min(self.floors)
         touched = (
             min((base[0] for base in self.bases.values()), default=-1) if len(self.bases) == len(self.rows) else -1
         )

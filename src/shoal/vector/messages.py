@@ -125,6 +125,15 @@ class Command(NamedTuple):
     op: Op
     payload: Any = None
 
+    def rows(self, all_rows: range) -> Rows:
+        """The environments that it concerns, of a runner that has these."""
+        if self.payload is None:
+            return all_rows
+        if self.op in (Op.RESET, Op.RESET_EACH):
+            return [reset.env_index for reset in self.payload]
+        its: Rows = self.payload.rows
+        return its
+
 
 class Redo(NamedTuple):
     """A command that has been answered, to be done again."""
@@ -239,6 +248,8 @@ class Death(NamedTuple):
     """As :class:`subprocess.Popen` gives it: negative for a signal. ``None`` where nobody could tell."""
     peak_memory: int | None = None
     """How many bytes it has held at most, where that is known."""
+    babble: str = ""
+    """What it has sent that makes no sense, if that is why it was ended."""
 
 
 Event = Reply | Arrival | Death

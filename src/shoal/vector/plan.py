@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import sys
+import threading
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -62,6 +65,8 @@ def make_plan(num_envs: int, engine: Engine) -> Plan:
     for known in START_METHODS:
         if known == start_method:
             method = known
+    if method == "fork" and needs_processes(backend):
+        _warn_of_fork()
     return Plan(backend, workers, method, reason, local)
 
 
@@ -74,6 +79,20 @@ def _choose(num_envs: int, num_workers: int | None) -> tuple[str, str]:
     if cpus == 1 and num_workers is None:
         return "serial", "there is one processor, which a plain loop uses best"
     return "shm", f"{num_envs} environments on {cpus} processors"
+
+
+def _warn_of_fork() -> None:
+    """A fork copies the locks that other threads hold, and not the threads that would release them."""
+    others = [thread.name for thread in threading.enumerate() if thread is not threading.current_thread()]
+    reasons = [f"has other threads ({', '.join(others[:3])}{', …' if len(others) > 3 else ''})"] if others else []
+    reasons += ["has loaded torch, which computes in threads of its own"] if "torch" in sys.modules else []
+    if reasons:
+        warnings.warn(
+            f'start_method="fork" copies this process, which {" and ".join(reasons)}: workers may wait for ever for a lock '
+            'that no thread of theirs will release. Leave start_method out ("forkserver" starts as quickly), or silence this.',
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def _local(env_ids: Sequence[int], num_envs: int) -> tuple[int, ...]:

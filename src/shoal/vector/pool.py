@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from shoal.vector.backends import Backend, Recipe, make_backend
 from shoal.vector.backends.serial import SerialBackend
 from shoal.vector.engine import Care
-from shoal.vector.errors import ShoalError, WaitTimeout, WorkerDied, WorkerError
+from shoal.vector.errors import ProtocolError, ShoalError, WaitTimeout, WorkerDied, WorkerError
 from shoal.vector.failures import raise_failures
 from shoal.vector.interrupts import Interrupts, NotPostponed, postponed
 from shoal.vector.layout import Arena
@@ -253,14 +253,12 @@ class Pool:
         }  # fmt: skip
         return gerunds[self._op] if self._op is not None else "waiting with"
 
-    def _died(self, death: Death) -> WorkerDied:
+    def _died(self, death: Death) -> WorkerError:
         rows, row = self.rows[death.worker], self.backend.progress(death.worker)
         which = f"environment {row}" if row is not None else f"its environments ({rows.start} to {rows.stop - 1})"
-        return WorkerDied(
-            describe_death(
-                death, f"{self._doing()} {which}", rows, self.num_envs, words=last_words_of(self.backend, death.worker)
-            )
-        )
+        words = last_words_of(self.backend, death.worker)
+        report = describe_death(death, f"{self._doing()} {which}", rows, self.num_envs, words=words)
+        return ProtocolError(report) if death.babble else WorkerDied(report)
 
     def _still_waiting(self, timeout: float) -> str:
         busy = self.busy(sorted(self._waiting))

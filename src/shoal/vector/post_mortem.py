@@ -72,6 +72,11 @@ def describe_death(
     stack, printed = words
     if late:
         lines = [late, f"  Its worker {death.worker} (pid {death.pid}) was ended."]
+    elif death.babble:
+        lines = [
+            f"worker {death.worker} (pid {death.pid}) has sent {death.babble}. It was ended while {doing}.",
+            "  Likely cause: the environment, or a library it uses, writes into descriptors that are not its own.",
+        ]
     else:
         lines = [
             f"worker {death.worker} (pid {death.pid}) {_cause_of_death(death.exit_code)} while {doing}.",
@@ -79,14 +84,14 @@ def describe_death(
         ]
     if where is not None and str(where):
         lines.append(f"  Where: {where}.")
-    if death.peak_memory is not None and not late:
+    if death.peak_memory is not None and not late and not death.babble:
         lines.append(f"  Memory: {in_words(death.peak_memory)} at most.")
     lines.append(f"  It ran environments {rows.start} to {rows.stop - 1} of {num_envs}.")
     if stack and not late:
         lines += ["  It was here:", _indented(stack)]
     if printed:
         lines += ["  It printed last:", _indented(_last_lines(printed))]
-    lines.append(f"  What to do: {_advice(death.exit_code, late)}")
+    lines.append(f"  What to do: {_advice(None if death.babble else death.exit_code, late)}")
     return "\n".join(lines)
 
 

@@ -31,7 +31,7 @@ class Round:
     """For how long workers had been at work until then."""
     num_waiting: int
     """How many workers have not answered as a whole."""
-    actions: Array | None = None
+    actions: bytes | None = None
     """The memory with those of all environments, as the arena had them."""
     own_actions: Mapping[int, list[Array]] = field(default_factory=lambda: NOBODY)
     """Where only some environments were given actions: these, by worker and in the order of its command."""
@@ -41,7 +41,7 @@ class Round:
     """Environments that have answered for themselves, in that order, and where their results, or digests, are."""
     num_alone: int = 0
     """How many environments were asked to answer for themselves."""
-    results: Array | None = None
+    results: bytes | None = None
     """The memory with those of all environments, or their digests, once all workers have answered."""
     failed: frozenset[int] = frozenset()
     """Environments that raised, which have no result to compare."""
@@ -67,22 +67,11 @@ class Round:
         self.num_waiting -= 1
 
 
-def rows_of(command: Command, rows: range) -> Rows:
-    """The environments that a command to the worker with these rows concerns."""
-    payload: Any = command.payload
-    if payload is None:
-        return rows
-    if command.op in RESETS:
-        return [reset.env_index for reset in payload]
-    its: Rows = payload.rows
-    return its
-
-
 def rest_of(command: Command, done: Collection[int], its: range) -> Command | None:
     """What of a command has not been done."""
     if not done:
         return command
-    rows = [row for row in rows_of(command, its) if row not in done]
+    rows = [row for row in command.rows(its) if row not in done]
     return part_of(command, rows) if rows else None
 
 
@@ -112,4 +101,4 @@ def part_of(command: Command, rows: Rows) -> Command:
 
 def num_rows(commands: Sequence[Addressed]) -> int:
     """How many environments these commands name."""
-    return sum(len(rows_of(command, range(0))) for _, command in commands)
+    return sum(len(command.rows(range(0))) for _, command in commands)

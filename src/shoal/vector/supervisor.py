@@ -53,6 +53,7 @@ from shoal.vector.messages import (
 from shoal.vector.one_by_one import OneByOne
 from shoal.vector.post_mortem import describe_death, last_words_of, whereabouts_of
 from shoal.vector.rehearsing import Rehearser
+from shoal.vector.retiring import Retirement
 from shoal.vector.shortening import Shortener, Way
 from shoal.vector.starts import Fault, Lost, Past, Start
 from shoal.vector.wards import Phase, Stats, Ward, fault_info
@@ -60,15 +61,13 @@ from shoal.vector.wards import Phase, Stats, Ward, fault_info
 logger = logging.getLogger(__name__)
 
 OWN = 2**62  # sequence numbers from here on are the supervisor's own
-ALLOWANCE = (
-    8  # deaths without progress that are still answered with a replacement: somebody may kill workers one by one
-)
+# Deaths without progress that are still answered with a replacement, and one more for each worker: they may kill each other.
+ALLOWANCE = 8
 STRIKES = 3  # deaths in the same step of the same environment after which it is given up
 PAUSES = (0.0, 0.0, 0.05, 0.05, 0.1, 0.1, 0.2, 0.2)  # seconds before the first, second, ... replacement in a row
 MAINTENANCE = 32  # commands between two looks at what can be dropped
 LARGEST = 2**30  # bytes of journal after which nothing more is written down
 SPARE_SECONDS = 2.0  # how long a pool lives before it gets a spare worker
-WEIGHING_SECONDS = 0.2  # between two looks at how much memory workers take
 GRACE_SECONDS = 1.0  # for a worker that is to leave
 ABSENCE_SECONDS = 0.5  # longer than this, a wait did not end in time because nobody was there to end it
 
@@ -94,6 +93,7 @@ class Supervisor:
             self._shortener = Shortener(self.journal, list(recipes), self._captured)
             self._rehearser = Rehearser(self._shortener, lambda: self._backend, self._ask)
             self._one_by_one = OneByOne(self.journal)
+            self._retirement = Retirement(care, self._wards, self.journal, lambda: self._backend)
         self._own_sequence = OWN
         self._attach_sequence = 0
         self._unattached: set[int] = set()
@@ -106,7 +106,6 @@ class Supervisor:
         self._is_limited = care.max_worker_memory is not None or care.max_worker_episodes is not None
         self._commands_until_maintenance = MAINTENANCE if not self._is_limited else 1
         self._began = self._clock()
-        self._weighed_at = 0.0
         self._busy_since: float | None = None
         self._attachment: Attachment
         self._arena: Arena | None = None
@@ -134,6 +133,7 @@ class Supervisor:
             self.journal.attach(attachment, arena)
             self._shortener.arena = arena
             self._rehearser.attachment = attachment
+            self._retirement.arena = arena
             self._last_seen = LastSeen(self.journal, attachment)
         self._arena = arena
         return arena
@@ -195,7 +195,7 @@ class Supervisor:
     def close(self, grace: float) -> list[str]:
         """As of the backend."""
         # What refers to the arena keeps its memory, and a descriptor, alive.
-        for name in ("_shortener", "_rehearser", "_one_by_one", "_last_seen"):
+        for name in ("_shortener", "_rehearser", "_one_by_one", "_retirement", "_last_seen"):
             self.__dict__.pop(name, None)
         self.journal = self._arena = None
         return self._backend.close(grace)
@@ -205,7 +205,11 @@ class Supervisor:
 
     # -- taking in what happened -------------------------------------------------------------------------------------
 
-    def _take_in(self, came: Iterable[Event]) -> list[Event]:
+    def _take_in(self, came: list[Event]) -> list[Event]:
+        if self._is_simple and self.journal is not None and self.journal.answer_step(came):
+            if self.journal.rounds.under_way is None:
+                self._note_rest()
+            return came
         events: list[Event] = []
         arrived: list[Arrival] = []
         deaths: list[Death] = []
@@ -245,8 +249,8 @@ class Supervisor:
         if ward.deaths:
             ward.deaths.clear()
             ward.strikes.clear()
-        if self._care.max_worker_episodes is not None and self._arena is not None:
-            self._count_episodes(ward, self._rows[worker])
+        if self._is_limited and self._arena is not None:
+            self._retirement.count_episodes(worker, self._rows[worker])
         is_special = self._watches or self._is_limited or self._unattached or self._num_unwell
         self._is_simple = not is_special and not any(each.deaths for each in self._wards)
 
@@ -268,8 +272,8 @@ class Supervisor:
             ward.deaths.clear()
             ward.strikes.pop((sequence, row), None)
             ward.asked_at = now
-            if self._care.max_worker_episodes is not None:
-                self._count_episodes(ward, range(row, row + 1))
+            if self._is_limited:
+                self._retirement.count_episodes(worker, range(row, row + 1))
             if self.journal is not None and outcome.loose:
                 self._last_seen.note(outcome)
             if self.journal is not None and (worker, sequence) in self._one_by_one:
@@ -284,11 +288,6 @@ class Supervisor:
             events.append(reply)
         if not self.journal.has_open:
             self._note_rest()
-
-    def _count_episodes(self, ward: Ward, rows: range) -> None:
-        assert self._arena is not None
-        part = slice(rows.start, rows.stop)
-        ward.episodes += int(np.count_nonzero(self._arena.terminated[part] | self._arena.truncated[part]))
 
     # -- deadlines ---------------------------------------------------------------------------------------------------
 
@@ -358,7 +357,7 @@ class Supervisor:
             raise WorkerCrashLoop(
                 f"{report}\n  Its environments cannot be brought back: their history had become too long to be kept."
             )
-        if (self._has_forgotten or not self._care.is_replayable) and len(ward.deaths) <= ALLOWANCE:
+        if (self._has_forgotten or not self._care.is_replayable) and len(ward.deaths) <= ALLOWANCE + self.num_workers:
             self._lose(worker, self._rows[worker], fault)
             return self._rows[worker]
         step = self._pending_step(worker, row) if ward.phase is Phase.WELL else None
@@ -374,7 +373,7 @@ class Supervisor:
                 ward.deaths.clear()
                 self._lose(worker, [row], fault)
                 return [row]
-        if len(ward.deaths) > ALLOWANCE:
+        if len(ward.deaths) > ALLOWANCE + self.num_workers:
             raise (WorkerTimeout if is_late else WorkerCrashLoop)(
                 f"worker {worker} has died {len(ward.deaths)} times without getting any further:\n  "
                 + "\n  ".join(ward.deaths)
@@ -407,7 +406,7 @@ class Supervisor:
         pending = {
             row: command.sequence
             for command, _ in self.journal.pending(worker)
-            for row in self.journal.rows_of(command, worker)
+            for row in command.rows(self._rows[worker])
         }
         for row in rows:
             reset_in, episode, seed_word = self._arena.origins[row, :3].tolist()
@@ -471,6 +470,7 @@ class Supervisor:
                     f"the replacement of worker {worker} could not make its environments again:\n"
                     + as_error(outcome.failures[0], "").message
                 )
+            self._retirement.weigh_when_new(worker)
             ward.phase = Phase.ATTACHING
             self._ask(worker, ward, Op.ATTACH, self._attachment)
         elif ward.phase is Phase.ATTACHING:
@@ -506,13 +506,6 @@ class Supervisor:
         assert self.journal is not None
         ward.phase = Phase.WELL
         self._num_unwell -= 1
-        limit = self._care.max_worker_memory
-        if limit is not None and ward.may_retire and (self._backend.memory(worker) or 0) > limit:
-            ward.may_retire = False
-            logger.warning(
-                "worker %d takes more than max_worker_memory even when it is new: it is not replaced for that any more",
-                worker,
-            )
         self.stats.seconds_lost += self._clock() - ward.died_at
         if worker in self._unattached:
             self._unattached.discard(worker)
@@ -606,22 +599,9 @@ class Supervisor:
 
     def _retire_where_due(self) -> None:
         """Replace workers that have become too large or too old, before anything happens to them."""
-        assert self.journal is not None
-        now, care = self._clock(), self._care
-        weighs = care.max_worker_memory is not None and now - self._weighed_at > WEIGHING_SECONDS
-        if weighs:
-            self._weighed_at = now
-        for worker, ward in enumerate(self._wards):
-            reason = ""
-            if care.max_worker_episodes is not None and ward.episodes >= care.max_worker_episodes:
-                reason = f"it has run {ward.episodes} episodes"
-            elif weighs and care.max_worker_memory is not None and ward.may_retire:
-                memory = self._backend.memory(worker) or 0
-                if memory > care.max_worker_memory:
-                    reason = f"it takes {memory // 10**6} MB of memory"
-            if reason and not self.journal.is_pending(worker):
-                logger.info("worker %d is replaced: %s", worker, reason)
-                self._retire(worker, ward)
+        for worker, reason in self._retirement.due():
+            logger.info("worker %d is replaced: %s", worker, reason)
+            self._retire(worker, self._wards[worker])
 
     def _retire(self, worker: int, ward: Ward) -> None:
         """Let an idle worker close its environments and end; its replacement goes on where it was."""

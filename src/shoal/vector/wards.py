@@ -77,7 +77,11 @@ class Ward:
     episodes: int = 0
     """That have ended in it, where that is counted."""
     may_retire: bool = True
-    """Whether a replacement would take less memory."""
+    """Whether it takes less memory than allowed when it is new."""
+    history_began: int = -1
+    """The first command that its last replacement for the sake of memory had to repeat."""
+    is_known_to_grow: bool = False
+    """Whether it was said that it is too large."""
 
 
 def fault_info(death: Death, report: str, late: str) -> Fault:

@@ -62,10 +62,10 @@ def parse_header(data: memoryview | bytearray, max_pickled: int, max_raw: int) -
     """Read a header; refuses what is not ours or too large to be."""
     magic, generation, sequence, kind, place, pickled, raw = HEADER.unpack_from(data)
     if magic != MAGIC:
-        raise ProtocolError(f"a worker sent bytes that are not a message: {bytes(data[:16])!r}")
+        raise ProtocolError(f"bytes that are not a message: {bytes(data[:16])!r}")
     if pickled > max_pickled or raw > max_raw:
         raise ProtocolError(
-            f"a worker announced a message of {pickled + raw:,} bytes; infos and other data without a fixed size may "
+            f"a message that claims to have {pickled + raw:,} bytes; infos and other data without a fixed size may "
             f"have {max_pickled:,} bytes for each worker and step"
         )
     return generation, sequence, kind, place, pickled, raw

@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import resource
 import signal
 import socket
 import subprocess
@@ -33,7 +32,7 @@ from shoal.vector.backends.base import StartMethod
 from shoal.vector.backends.descendants import descendants_of, end_all, end_group
 from shoal.vector.backends.fork_guard import disown, own
 from shoal.vector.backends.lifeline import Leash, Lifeline, is_broken
-from shoal.vector.backends.limits import peak_bytes, why_no_process
+from shoal.vector.backends.limits import own_peak_bytes, peak_bytes, why_no_process
 from shoal.vector.backends.shared_buffer import is_portable
 from shoal.vector.backends.worker import Post, serve
 from shoal.vector.errors import WorkerError
@@ -185,7 +184,7 @@ class SpawnLauncher:
     def launch(self, post: Post) -> Process:
         """Start one worker."""
         boot: dict[str, object] = {"post": asdict(post)}
-        inherited = peak_bytes(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        inherited = own_peak_bytes()
         popen = _start_python("launch", "spawned", boot, list(post.descriptors().values()), post.lifeline_fd)
 
         def ask() -> Ending:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import sys
 from pathlib import Path
@@ -76,11 +77,20 @@ def _of_system() -> str:
 
 
 def _memory() -> str:
+    free = free_memory()
+    return "" if free is None else f"{free // 2**20} MB of memory are free"
+
+
+def free_memory(root: Path = Path("/")) -> int | None:
+    """How many bytes can still be had, as far as the system says so: of the machine, and of this container."""
     try:
-        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        return f"{int(lines['MemAvailable'].split()[0]) // 1024} MB of memory are free"
+        lines = dict(line.split(":") for line in (root / "proc/meminfo").read_text().splitlines())
+        machine = int(lines["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
-        return ""
+        return None
+    groups = (root / "sys/fs/cgroup/memory.max", root / "sys/fs/cgroup/memory/memory.limit_in_bytes")
+    # What a container has in use is partly cache that would be given up, so only its limit counts.
+    return min([machine, *(limit for path in groups if (limit := _number(path)) is not None)])
 
 
 def _number(path: Path) -> int | None:
@@ -93,6 +103,15 @@ def _number(path: Path) -> int | None:
 def peak_bytes(maxrss: int) -> int:
     """What the system says of a process that has ended, in bytes."""
     return maxrss if sys.platform == "darwin" else maxrss * 1024
+
+
+def own_peak_bytes() -> int:
+    """How much memory this program has held at most, where the system says so: not what ran in this process before it."""
+    try:
+        found = re.search(r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(found[1]) * 1024 if found else 0
 
 
 def volunteer_for_oom() -> None:

@@ -294,7 +294,11 @@ class ProcessBackend(RealTime):
     def _read(self, worker: int, events: list[Event]) -> None:
         """Take everything that a worker has sent."""
         member = self._members[worker]
-        frames, closed = member.channel.receive()
+        try:
+            frames, closed = member.channel.receive()
+        except ProtocolError as error:
+            self._bury(worker, member, events, babble=str(error))
+            return
         for frame in frames:
             self._take(worker, member, frame, events)
         if closed:
@@ -332,7 +336,7 @@ class ProcessBackend(RealTime):
         del self._awaited[worker]
         if frame.raw:
             assert self._arena is not None
-            unpack(self._arena.shipped, member.recipe.rows, frame.raw)
+            unpack(self._arena.shipped, command.rows(member.recipe.rows), frame.raw)
         label, first_row = command.op.label, member.recipe.rows.start
         outcome = _unpickled(frame, label, first_row) if frame.pickled else Outcome.empty()
         events.append(Reply(worker, frame.sequence, outcome))
@@ -349,19 +353,25 @@ class ProcessBackend(RealTime):
         outcome = _unpickled(frame, "step", row) if frame.pickled else Outcome.empty()
         self._arrive(row, outcome, events)
 
-    def _bury(self, worker: int, member: _Member, events: list[Event]) -> None:
+    def _bury(self, worker: int, member: _Member, events: list[Event], babble: str = "") -> None:
+        """A worker is gone, or has to go because nothing it says can be believed any more."""
         assert self._waiter is not None
         # The socket of a process that ends closes a moment before the process is gone.
-        if not member.process.wait(time.monotonic() + 1.0):
+        if babble or not member.process.wait(time.monotonic() + 1.0):
             member.process.kill()
             member.process.wait(time.monotonic() + 1.0)
-        frames, _ = member.channel.receive()
-        for frame in frames:
-            self._take(worker, member, frame, events)
-        self._take_from_board(worker, member, events)
+        if not babble:
+            try:
+                frames, _ = member.channel.receive()
+            except ProtocolError:
+                frames = []  # it died while it babbled
+            for frame in frames:
+                self._take(worker, member, frame, events)
+            self._take_from_board(worker, member, events)
         member.dead = True
         self._waiter.forget(worker)
-        events.append(Death(worker, member.process.pid, member.process.exit_code, member.process.peak_memory))
+        process = member.process
+        events.append(Death(worker, process.pid, process.exit_code, process.peak_memory, babble))
 
     def _take_from_board(self, worker: int, member: _Member, events: list[Event]) -> None:
         """What a worker that has died had still finished."""
@@ -503,10 +513,7 @@ class ProcessBackend(RealTime):
             self.post([(worker, Command(0, Op.CLOSE)) for worker in workers])
         deadline = time.monotonic() + grace
         while time.monotonic() < deadline and not all(self._members[worker].dead for worker in workers):
-            try:
-                self.poll(min(0.1, max(0.0, deadline - time.monotonic())))
-            except ProtocolError:
-                return
+            self.poll(min(0.1, max(0.0, deadline - time.monotonic())))
 
     def _why_late(self, worker: int, grace: float) -> str:
         return (

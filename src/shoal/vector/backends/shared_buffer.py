@@ -12,8 +12,11 @@ import errno
 import fcntl
 import mmap
 import os
+import resource
+import shutil
 import tempfile
 
+from shoal.vector.backends.limits import free_memory
 from shoal.vector.errors import ConfigurationError
 
 
@@ -34,6 +37,9 @@ class SharedBuffer:
 
     def allocate(self, nbytes: int) -> mmap.mmap:
         """Give it its size, once."""
+        room = _room()
+        if room is not None and nbytes > room:  # or the kernel would end a process to make room
+            raise ConfigurationError(_too_large(nbytes, room))
         try:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self.fd, 0, nbytes)
@@ -42,10 +48,7 @@ class SharedBuffer:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.ENOMEM, errno.EFBIG):
                 raise
-            raise ConfigurationError(
-                f"there is no room for {nbytes:,} bytes of shared memory: {error.strerror}. Use fewer environments, "
-                "smaller observations, or more memory."
-            ) from None
+            raise ConfigurationError(_too_large(nbytes, _room())) from None
         if not is_portable():
             seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
             fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
@@ -58,6 +61,31 @@ class SharedBuffer:
             self.fd = -1
 
 
+def _room() -> int | None:
+    """How many bytes there are, as far as that is known."""
+    return shutil.disk_usage(tempfile.gettempdir()).free if is_portable() else free_memory()
+
+
+def _too_large(nbytes: int, room: int | None) -> str:
+    there = "" if room is None else f" ({room:,} are free)"
+    return (
+        f"there is no room for the {nbytes:,} bytes of memory that workers share{there}. Use fewer environments, smaller "
+        f"observations, or {'a larger disk for temporary files (TMPDIR)' if is_portable() else 'more memory'}."
+    )
+
+
 def map_shared(fd: int) -> mmap.mmap:
     """The worker's view of a buffer that the caller has allocated."""
-    return mmap.mmap(fd, os.fstat(fd).st_size)
+    size = os.fstat(fd).st_size
+    try:
+        return mmap.mmap(fd, size)
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+    # An environment has forbidden itself to open files, and a mapping holds one.
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        return mmap.mmap(fd, size)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -38,7 +38,7 @@ from shoal.vector.backends.limits import volunteer_for_oom
 from shoal.vector.backends.remote_log import LogSettings, forward_logs
 from shoal.vector.backends.shared_buffer import map_shared
 from shoal.vector.failures import Failure
-from shoal.vector.layout import Arena, pack, private_arena, unpack
+from shoal.vector.layout import Arena, Rows, pack, private_arena, unpack
 from shoal.vector.messages import EACH, Attachment, Command, Op, Outcome, Steps, one_by_one
 from shoal.vector.observations import ContractViolation
 from shoal.vector.registrations import register_here
@@ -163,6 +163,8 @@ class Worker:
         self._has_logged = False
         self._runner: Runner
         self._arena: Arena
+        self._concerned: Rows
+        """The environments of the command that is being carried out."""
 
     def run(self) -> None:
         """Until the caller closes the socket or says so."""
@@ -200,6 +202,7 @@ class Worker:
 
     def _carry_out(self, frame: Frame) -> Outcome:
         if frame.kind == STEP and not frame.pickled and not frame.raw:
+            self._concerned = self._runner.rows
             return self._runner.execute(Command(frame.sequence, Op.STEP))  # the one that must be quick
         op = Op(frame.kind)
         if op is Op.CONSTRUCT:
@@ -211,7 +214,10 @@ class Worker:
         if op is Op.STEP and frame.raw:
             rows, _, wide = payload or (self._runner.rows, [], ())
             unpack(self._arena.given_actions(wide), rows, frame.raw)
-        return self._runner.execute(Command(frame.sequence, op, payload))
+        command = Command(frame.sequence, op, payload)
+        if op in (Op.RESET, Op.STEP):
+            self._concerned = command.rows(self._runner.rows)
+        return self._runner.execute(command)
 
     def _carry_out_each(self, frame: Frame) -> None:
         payload: Any = pickle.loads(frame.pickled)
@@ -268,7 +274,8 @@ class Worker:
         pickled = b"" if is_plain else self._pickled(outcome, Op(frame.kind).label)
         raw = None
         if self._post.arena_fd < 0 and frame.kind in (Op.RESET, Op.STEP):
-            raw = pack(self._arena.shipped, self._runner.rows)
+            # Not those of the others: a worker that has taken another's place does not know them.
+            raw = pack(self._arena.shipped, self._concerned)
         self._channel.send(self._post.generation, frame.sequence, REPLY, pickled, raw)
 
     def _pickled(self, outcome: Outcome, phase: str) -> bytes:
