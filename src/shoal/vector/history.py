@@ -10,6 +10,7 @@ little as possible.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain
@@ -24,23 +25,22 @@ LONGEST = 256  # rounds in a stretch
 class Stretch:
     """Ordinary steps, one after the other."""
 
-    __slots__ = ("_first", "actions", "before", "results", "sequences")
+    __slots__ = ("actions", "before", "results", "sequences")
 
     def __init__(self) -> None:
-        self._first = 0
         self.sequences: list[int] = []
         self.before: list[float] = []
         self.actions: list[bytes] = []
         self.results: list[bytes] = []
 
     def __len__(self) -> int:
-        return len(self.sequences) - self._first
+        return len(self.sequences)
 
     def __iter__(self) -> Iterator[Round]:
-        return map(self._round, range(self._first, len(self.sequences)))
+        return map(self._round, range(len(self.sequences)))
 
     def __reversed__(self) -> Iterator[Round]:
-        return map(self._round, range(len(self.sequences) - 1, self._first - 1, -1))
+        return map(self._round, reversed(range(len(self.sequences))))
 
     def _round(self, place: int) -> Round:
         return Round(
@@ -50,10 +50,10 @@ class Stretch:
 
     def drop_before(self, sequence: int) -> int:
         """Forget earlier rounds; returns how many."""
-        first = self._first
-        while self._first < len(self.sequences) and self.sequences[self._first] < sequence:
-            self._first += 1
-        return self._first - first
+        count = bisect_left(self.sequences, sequence)
+        for column in (self.sequences, self.before, self.actions, self.results):
+            del column[:count]
+        return count
 
 
 class History:
@@ -86,7 +86,7 @@ class History:
             self.append(one)
             return
         stretch = self._last
-        if len(stretch.sequences) == LONGEST or not self._parts or self._parts[-1] is not stretch:
+        if len(stretch) >= LONGEST or not self._parts or self._parts[-1] is not stretch:
             stretch = self._last = Stretch()
             self._parts.append(stretch)
         stretch.sequences.append(one.sequence)
