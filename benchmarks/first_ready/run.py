@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import statistics
@@ -22,11 +23,12 @@ from rich.table import Table
 from benchmarks.first_ready.uneven_env import SLOWNESS, Spread, UnevenWorkload
 from benchmarks.throughput.calibration import calibrate
 from benchmarks.throughput.host import Host, RigError
-from benchmarks.throughput.machine import busy_share
 from benchmarks.throughput.rigs.catalogue import RigSpec
+from benchmarks.throughput.watch import Watch
 
 NUM_ENVS, STEP_MICROSECONDS = 32, 1000
 ROUNDS = 25
+PATIENCE_SECONDS = 2.0
 MODULE = "benchmarks.first_ready.rigs"
 
 
@@ -51,6 +53,8 @@ class Record:
 
     rig: str
     rates: dict[str, list[float]] = field(default_factory=dict)
+    disturbed: int = 0
+    """Rates that were taken on an unsteady machine."""
     problem: str | None = None
 
 
@@ -62,28 +66,27 @@ def main(arguments: Sequence[str]) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     options.output.mkdir(parents=True, exist_ok=True)
     console = Console()
-    turns = calibrate().turns(STEP_MICROSECONDS)
+    calibration = calibrate()
+    turns = calibration.turns(STEP_MICROSECONDS)
     specs = (IDEAL, *RIGS)
     records = [Record(spec.name) for spec in specs]
-    heard = []
-    with tempfile.TemporaryDirectory() as logs, console.status("measuring"):
+    with Watch(calibration) as watch, tempfile.TemporaryDirectory() as logs, console.status("measuring"):
         hosts = [Host(spec, Path(logs)) for spec in specs]
         try:
             for _ in range(options.repeats):
-                heard.append(busy_share(0.2) or 0.0)
                 for host, record in zip(hosts, records, strict=True):
                     for spread in ("exponential", "even", "straggler"):
                         if record.problem is None:
-                            _take_turn(host, record, turns, spread)
+                            _take_turn(host, record, turns, spread, watch)
         finally:
             for host in hosts:
                 host.end()
     text = json.dumps([asdict(record) for record in records], indent=2)
     (options.output / "first_ready.json").write_text(text + "\n")
-    _show(console, records, statistics.median(heard))
+    _show(console, records)
 
 
-def _take_turn(host: Host, record: Record, turns: int, spread: Spread) -> None:
+def _take_turn(host: Host, record: Record, turns: int, spread: Spread, watch: Watch) -> None:
     if spread == "straggler" and record.rig == IDEAL.name:
         return
     workload = UnevenWorkload(NUM_ENVS, turns, (52,), "float32", spread=spread)
@@ -91,14 +94,17 @@ def _take_turn(host: Host, record: Record, turns: int, spread: Spread) -> None:
     waits = "lockstep" in record.rig and spread == "straggler"
     try:
         host.start(workload)
-        host.measure(2)
-        record.rates.setdefault(spread, []).append(host.measure(ROUNDS // 4 if waits else ROUNDS))
+        host.freeze()
+        measure = functools.partial(host.measure_thawed, 2, ROUNDS // 4 if waits else ROUNDS)
+        rate = watch.steady_rate(measure, PATIENCE_SECONDS)
+        record.rates.setdefault(spread, []).append(rate.value)
+        record.disturbed += not rate.steady
         host.close()
     except RigError as failure:
         record.problem = str(failure)
 
 
-def _show(console: Console, records: Sequence[Record], disturbance: float) -> None:
+def _show(console: Console, records: Sequence[Record]) -> None:
     table = Table(
         title=f"{NUM_ENVS} environments of {STEP_MICROSECONDS} µs, half batches: medians of ratios",
         title_justify="left",
@@ -122,7 +128,9 @@ def _show(console: Console, records: Sequence[Record], disturbance: float) -> No
         style = "bold cyan" if record.rig.startswith("shoal") else ""
         table.add_row(record.rig, _interval(exponential), _interval(beside), style=style)
     console.print(table)
-    console.print(f"{100 * disturbance:.0f} % of the cores were busy while all rigs idled", style="dim")
+    disturbed = sum(record.disturbed for record in records)
+    total = sum(len(rates) for record in records for rates in record.rates.values())
+    console.print(f"{disturbed} of {total} measurements were taken on an unsteady machine", style="dim")
 
 
 def _interval(ratios: Sequence[float]) -> str:

@@ -3,12 +3,13 @@
     start both · warm up · raise, restore · restore, raise · raise, restore · … · close both
     start both · …
 
-Each pair is taken back to back, so that what the machine does meanwhile concerns both alike. Both are started several times,
-because two processes can differ for as long as they live: in where their memory lies, and whom they share a cache with.
+Each pair is taken back to back, and each turn on a steady machine. Both are started several times, because
+two processes can differ for as long as they live: in where their memory lies, and whom they share a cache with.
 """
 
 from __future__ import annotations
 
+import functools
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,15 +18,14 @@ from pathlib import Path
 from benchmarks.supervision.cells import PricedCell
 from benchmarks.throughput.calibration import Calibration
 from benchmarks.throughput.host import Host
-from benchmarks.throughput.machine import busy_share
-from benchmarks.throughput.measure import rounds_lasting
+from benchmarks.throughput.measure import SETTLING_SECONDS, rounds_lasting
 from benchmarks.throughput.results import Ratio, paired_ratio
 from benchmarks.throughput.rigs.catalogue import RigSpec
+from benchmarks.throughput.watch import Watch
 from benchmarks.throughput.work_env import EPISODE_LENGTH, Workload
 
 POLICIES = ("raise", "restore")
 _RIGS = {"lockstep": "LockstepRig", "first-ready": "FirstReadyRig"}
-_LISTENING_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Plan:
     pairs: int
     """In each start."""
     turn_seconds: float
+    patience_seconds: float
+    """How long to try for a turn on a steady machine."""
     warm_up_seconds: float
     """At least; and until an episode has ended and some steps more, because this is when a journal is first made shorter."""
 
@@ -50,8 +52,8 @@ class PairResult:
     target: float | None
     rates: dict[str, list[float]]
     """By policy; those with the same index belong together."""
-    disturbance: float
-    """The largest share of the cores that was in use while both rigs idled."""
+    disturbed_share: float
+    """Of the turns, how many were taken on an unsteady machine."""
     ratio: Ratio
     """Of the times of a step, restore to raise: the median of the pairs."""
     overall: float
@@ -59,14 +61,20 @@ class PairResult:
 
 
 def measure_pairs(
-    priced: PricedCell, backend: str, plan: Plan, calibration: Calibration, logs: Path, say: Callable[[str], None]
+    priced: PricedCell,
+    backend: str,
+    plan: Plan,
+    calibration: Calibration,
+    watch: Watch,
+    logs: Path,
+    say: Callable[[str], None],
 ) -> PairResult:
     cell = priced.cell
     workload = Workload(
         cell.num_envs, calibration.turns(cell.step_microseconds), cell.observation.shape, cell.observation.dtype
     )
     rates: dict[str, list[float]] = {policy: [] for policy in POLICIES}
-    heard = [0.0]
+    disturbed = 0
     for start in range(plan.starts):
         hosts = {policy: Host(_spec(priced, backend, policy), logs) for policy in POLICIES}
         try:
@@ -74,12 +82,16 @@ def measure_pairs(
                 say(f"{priced.title}, {backend}: start {start + 1} of {plan.starts}, warming up {policy}")
                 host.start(workload)
                 rate = _warm_up(host, cell.num_envs, plan)
+                host.freeze()
             rounds = rounds_lasting(plan.turn_seconds, rate, cell.num_envs)
-            heard.append(busy_share(_LISTENING_SECONDS) or 0.0)
+            settling = rounds_lasting(SETTLING_SECONDS, rate, cell.num_envs)
             for pair in range(plan.pairs):
                 say(f"{priced.title}, {backend}: start {start + 1} of {plan.starts}, pair {pair + 1} of {plan.pairs}")
                 for policy in POLICIES if pair % 2 == 0 else reversed(POLICIES):
-                    rates[policy].append(hosts[policy].measure(rounds))
+                    measure = functools.partial(hosts[policy].measure_thawed, settling, rounds)
+                    turn = watch.steady_rate(measure, plan.patience_seconds)
+                    rates[policy].append(turn.value)
+                    disturbed += not turn.steady
             for host in hosts.values():
                 host.close()
         finally:
@@ -88,7 +100,8 @@ def measure_pairs(
     # A rate is a step's time the other way up.
     ratio = paired_ratio(rates["raise"], rates["restore"])
     overall = statistics.harmonic_mean(rates["raise"]) / statistics.harmonic_mean(rates["restore"])
-    return PairResult(priced.name, priced.title, backend, priced.target, rates, max(heard), ratio, overall)
+    share = disturbed / (plan.starts * plan.pairs * len(POLICIES))
+    return PairResult(priced.name, priced.title, backend, priced.target, rates, share, ratio, overall)
 
 
 def _warm_up(host: Host, num_envs: int, plan: Plan) -> float:

@@ -21,12 +21,13 @@ from benchmarks.supervision.kills import NUM_ENVS, NUM_WORKERS, KillResult, kill
 from benchmarks.supervision.pairs import PairResult, Plan, measure_pairs
 from benchmarks.throughput.calibration import calibrate
 from benchmarks.throughput.machine import describe_machine, installed_versions
+from benchmarks.throughput.watch import Watch
 
 BACKENDS = ("shm", "pipes")
-FULL = Plan(starts=3, pairs=7, turn_seconds=0.4, warm_up_seconds=2.0)
-QUICK = Plan(starts=1, pairs=3, turn_seconds=0.2, warm_up_seconds=1.0)
+FULL = Plan(starts=3, pairs=15, turn_seconds=0.1, patience_seconds=3.0, warm_up_seconds=2.0)
+QUICK = Plan(starts=1, pairs=7, turn_seconds=0.1, patience_seconds=0.5, warm_up_seconds=1.0)
 KILLS_AFTER = (50, 500, 5000)
-_QUIET_SHARE = 0.05
+_SUSPECT_SHARE = 0.2
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -42,10 +43,10 @@ def main(arguments: Sequence[str]) -> None:
     machine, calibration = describe_machine(), calibrate()
     pairs: list[PairResult] = []
     kills: list[KillResult] = []
-    with console.status("measuring") as status:
+    with Watch(calibration) as watch, console.status("measuring") as status:
         for priced in (priced for priced in CELLS if priced.name in options.cells):
             for backend in options.backends:
-                result = measure_pairs(priced, backend, plan, calibration, logs, status.update)
+                result = measure_pairs(priced, backend, plan, calibration, watch, logs, status.update)
                 pairs.append(result)
         for steps in KILLS_AFTER if options.kills else ():
             kills.append(KillResult(steps))
@@ -106,10 +107,10 @@ def _show_pairs(console: Console, pairs: Sequence[PairResult]) -> None:
         ratios = f"{pair.ratio.value:.3f}{low}", f"{pair.overall:.3f}"
         table.add_row(pair.title, pair.backend, *rates, *ratios, target, style="yellow" if missed else "")
     console.print(table)
-    disturbance = max(pair.disturbance for pair in pairs)
-    if disturbance > _QUIET_SHARE:
+    share = max(pair.disturbed_share for pair in pairs)
+    if share > _SUSPECT_SHARE:
         console.print(
-            f"suspect: up to {100 * disturbance:.0f} % of the cores were busy while all rigs idled", style="yellow"
+            f"suspect: up to {100 * share:.0f} % of the turns were taken on an unsteady machine", style="yellow"
         )
 
 

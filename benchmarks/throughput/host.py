@@ -3,11 +3,13 @@
     the run ──pipe──▶ host of shoal-shm       ──▶ its workers
             ──pipe──▶ host of gymnasium-async ──▶ its workers
             ──pipe──▶ host of ideal           ──▶ its loops
-                      …one per rig, asleep in recv() unless it is its turn
+                      …one per rig, frozen unless it is its turn
 
 A host imports only its own library, as a user's script would. It leads a process group of its own:
-a rig that hangs is ended with all its workers, and costs the run one line of the report. A host
-whose pipe closes has lost the run, and ends itself.
+a rig that hangs is ended with all its workers, and costs the run one line of the report. Frozen means
+stopped, with all its workers: what spins while it idles disturbs nobody. When the run is killed, the
+host reads the end of its pipe and ends its group; if it is frozen, the system does that, because a
+stopped group that has lost its parent is hung up on.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ import tempfile
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
+
+import psutil
 
 from benchmarks.throughput.rigs.base import Rig
 from benchmarks.throughput.rigs.catalogue import RigSpec
@@ -78,6 +82,7 @@ class Host:
 
     def start(self, workload: Workload) -> None:
         self.launch_and_wait()
+        self.thaw()
         self._ask("start", workload, START_SECONDS)
 
     def measure(self, rounds: int) -> float:
@@ -87,13 +92,30 @@ class Host:
             raise RigError("returned no rate")
         return rate
 
+    def measure_thawed(self, rounds_to_settle: int, rounds: int) -> float:
+        """The same of a frozen rig, once everybody is awake; it is frozen again afterwards."""
+        self.thaw()
+        self.measure(rounds_to_settle)
+        rate = self.measure(rounds)
+        self.freeze()
+        return rate
+
     def close(self) -> None:
+        self.thaw()
         self._ask("close", None, CLOSE_SECONDS)
+
+    def freeze(self) -> None:
+        """Stop the host, then everything it started."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
 
     def end(self) -> None:
         """End the host and everything it started."""
         if self._connection is None:
             return
+        self.thaw()
         self._connection.close()
         self._connection = None
         self._process.join(timeout=5)
@@ -101,6 +123,14 @@ class Host:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.join()
+
+    def _signal(self, number: signal.Signals) -> None:
+        # Not only the group: a library's workers may lead groups of their own.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            host = psutil.Process(self.pid)
+            for process in (host, *host.children(recursive=True)):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.send_signal(number)
 
     def _ask(self, method: str, argument: Workload | int | None, seconds: float) -> float | None:
         if self._connection is None:
@@ -130,7 +160,8 @@ class Host:
 
 
 def _serve(connection: Connection, spec: RigSpec, log: Path) -> None:
-    os.setsid()
+    # A group, not a session: the system hangs up on stopped groups only in the session of who has died.
+    os.setpgid(0, 0)
     # A spawned process would spawn in turn; a user's script starts with the platform's default.
     multiprocessing.set_start_method(None, force=True)
     _redirect_output(log)
@@ -151,7 +182,8 @@ def _answer(connection: Connection, rig: Rig) -> None:
         try:
             request: Request = connection.recv()
         except EOFError:
-            return
+            # Not by returning: a library's workers may wait for a word that only this process could send.
+            os.killpg(0, signal.SIGKILL)
         try:
             rate = getattr(rig, request.method)(*_arguments(request))
         except Exception as problem:

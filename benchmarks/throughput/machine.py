@@ -5,11 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -26,20 +24,15 @@ class Machine:
 
 
 def usable_cores() -> int:
-    """The cores this process may run on, which a container or taskset can limit."""
+    """How many cores this process may run on, which a container or taskset can limit."""
+    return len(usable_core_numbers())
+
+
+def usable_core_numbers() -> list[int | None]:
+    """The numbers of these cores; None for each where the system lets nobody choose."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def busy_share(seconds: float) -> float | None:
-    """Share of all cores' time in use while this process sleeps; None if the system won't say."""
-    before = _core_seconds()
-    time.sleep(seconds)
-    after = _core_seconds()
-    if before is None or after is None or after.total <= before.total:
-        return None
-    return 1 - (after.idle - before.idle) / (after.total - before.total)
+        return list(os.sched_getaffinity(0))
+    return [None] * (os.cpu_count() or 1)
 
 
 def describe_machine() -> Machine:
@@ -63,20 +56,6 @@ def installed_versions(distributions: Iterable[str]) -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return versions
-
-
-class _CoreSeconds(NamedTuple):
-    idle: float
-    total: float
-
-
-def _core_seconds() -> _CoreSeconds | None:
-    statistics = Path("/proc/stat")
-    if not statistics.exists():
-        return None
-    # user, nice, system, idle, iowait, irq, softirq, steal; guests are counted in user already.
-    fields = [float(field) for field in statistics.read_text().splitlines()[0].split()[1:9]]
-    return _CoreSeconds(idle=fields[3] + fields[4], total=sum(fields))
 
 
 def _processor() -> str:

@@ -4,9 +4,9 @@
     repeat 2:  rig A · rig B · … · ideal
        …
 
-A repeat is a fixed number of rounds per rig. Rigs that are not quiet when idle, or that hold a
-crowd of processes, live only for their own turn. Taking turns spreads whatever the machine does
-meanwhile over all rigs alike.
+A turn is a fixed number of rounds between two looks at the machine, taken again until it was steady.
+Who is not in turn is frozen; a rig that holds a crowd of processes lives only for its turn. Taking turns
+spreads whatever the machine does meanwhile over all rigs alike.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import contextlib
 import dataclasses
 import functools
 import math
-import statistics
 from collections.abc import Callable, Sequence
 
 from benchmarks.throughput.calibration import Calibration
 from benchmarks.throughput.cells import Cell
 from benchmarks.throughput.host import Host, RigError
-from benchmarks.throughput.machine import busy_share
 from benchmarks.throughput.plan import Plan
 from benchmarks.throughput.results import CellResult, RigResult, best, compare
+from benchmarks.throughput.watch import Watch
 from benchmarks.throughput.work_env import Workload
 
-_FIRST_ROUNDS = 3
+_FIRST_ROUNDS = 2
 _WARM_UP_SECONDS = 0.1
-_LISTENING_SECONDS = 0.2
+SETTLING_SECONDS = 0.01
+"""After a rig has been frozen, until everybody is awake and what they need is near."""
 
 
 class Contestant:
@@ -37,28 +37,33 @@ class Contestant:
     def __init__(self, host: Host, cell: Cell, workload: Workload, problem: str | None) -> None:
         self.spec = host.spec
         self.rates: list[float] = []
+        self.disturbed = 0
         self.rounds: int | None = None
         self.problem = problem
         self._host = host
         self._workload = workload
-        self._stays = host.spec.stays_started(cell)
+        self.stays = host.spec.stays_started(cell)
 
     def enter(self) -> None:
-        if self._stays:
+        if self.stays:
             self._start()
 
-    def take_turn(self, plan: Plan, most_rounds: int) -> None:
-        if not self._stays:
+    def take_turn(self, plan: Plan, most_rounds: int, watch: Watch) -> None:
+        if not self.stays:
             self._start()
         if self.rounds is None:
             longest = rounds_lasting(plan.longest_seconds, self.warm_rate, self._workload.num_envs)
             self.rounds = min(most_rounds, longest)
-        self.rates.append(self._host.measure(self.rounds))
-        if not self._stays:
+        settling = rounds_lasting(SETTLING_SECONDS, self.warm_rate, self._workload.num_envs)
+        measure = functools.partial(self._host.measure_thawed, settling, self.rounds)
+        rate = watch.steady_rate(measure, plan.patience_seconds)
+        self.rates.append(rate.value)
+        self.disturbed += not rate.steady
+        if not self.stays:
             self._host.close()
 
     def leave(self) -> None:
-        if self._stays and self.problem is None:
+        if self.stays and self.problem is None:
             # Its rates are taken and stand; a host that cannot close has been ended instead.
             with contextlib.suppress(RigError):
                 self._host.close()
@@ -74,6 +79,7 @@ class Contestant:
     def _start(self) -> None:
         self._host.start(self._workload)
         self.warm_rate = self._warm_up()
+        self._host.freeze()
 
     def _warm_up(self) -> float:
         rate = self._host.measure(_FIRST_ROUNDS)
@@ -83,7 +89,7 @@ class Contestant:
         spec = self.spec
         # A rig that failed halfway has no comparable rates.
         rates = tuple(self.rates) if self.problem is None else ()
-        return RigResult(spec.name, spec.library, spec.role, self.rounds, rates, not_run=self.problem)
+        return RigResult(spec.name, spec.library, spec.role, self.rounds, rates, self.disturbed, not_run=self.problem)
 
 
 def measure_cell(
@@ -92,6 +98,7 @@ def measure_cell(
     problems: dict[str, str],
     calibration: Calibration,
     plan: Plan,
+    watch: Watch,
     say: Callable[[str], None],
 ) -> CellResult:
     """Measure one cell with these rigs, the ideal last among them."""
@@ -111,7 +118,6 @@ def measure_cell(
         for host in hosts
     ]
     *_, ideal = contestants
-    disturbances = []
     for contestant in contestants:
         say(f"{cell.title}: starting {contestant.spec.name}")
         contestant.attempt(contestant.enter)
@@ -119,19 +125,16 @@ def measure_cell(
         raise RigError(f"the ideal could not be measured: {ideal.problem}")
     rounds = rounds_lasting(plan.ideal_seconds, ideal.warm_rate, cell.num_envs)
     for repeat in range(plan.repeats):
-        disturbances.append(busy_share(_LISTENING_SECONDS))
         for contestant in contestants:
-            say(f"{cell.title}: repeat {repeat + 1} of {plan.repeats}, {contestant.spec.name}")
-            contestant.attempt(functools.partial(contestant.take_turn, plan, rounds))
+            if repeat < (plan.repeats if contestant.stays else plan.crowd_repeats):
+                say(f"{cell.title}: repeat {repeat + 1} of {plan.repeats}, {contestant.spec.name}")
+                contestant.attempt(functools.partial(contestant.take_turn, plan, rounds, watch))
     for contestant in contestants:
         contestant.leave()
-    heard = [share for share in disturbances if share is not None]
-    return _cell_result(
-        cell,
-        workload,
-        statistics.median(heard) if heard else None,
-        [contestant.result() for contestant in contestants],
-    )
+    results = [contestant.result() for contestant in contestants]
+    measured = [rig for rig in results if rig.not_run is None]
+    disturbed_share = sum(rig.disturbed for rig in measured) / sum(len(rig.rates) for rig in measured)
+    return _cell_result(cell, workload, disturbed_share, results)
 
 
 def rounds_lasting(seconds: float, rate: float, num_envs: int) -> int:
@@ -139,7 +142,7 @@ def rounds_lasting(seconds: float, rate: float, num_envs: int) -> int:
     return max(_FIRST_ROUNDS, math.ceil(seconds * rate / num_envs))
 
 
-def _cell_result(cell: Cell, workload: Workload, disturbance: float | None, rigs: Sequence[RigResult]) -> CellResult:
+def _cell_result(cell: Cell, workload: Workload, disturbed_share: float, rigs: Sequence[RigResult]) -> CellResult:
     compared = compare(tuple(rigs))
     best_peer, best_shoal = best(compared, "peer"), best(compared, "shoal")
     fields = dataclasses.asdict(workload)
@@ -150,7 +153,7 @@ def _cell_result(cell: Cell, workload: Workload, disturbance: float | None, rigs
         pictured=cell.pictured,
         best_peer=best_peer.name if best_peer else None,
         best_shoal=best_shoal.name if best_shoal else None,
-        disturbance=disturbance,
+        disturbed_share=disturbed_share,
         rigs=compared,
         **fields,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def draw(run: RunResult, path: Path) -> None:
         fontsize=14,
         fontweight="bold",
     )
-    caption = textwrap.wrap(_caption(run), _CAPTION_WIDTH * columns)
+    caption = textwrap.wrap(_caption(run, cells), _CAPTION_WIDTH * columns)
     figure.text(0.012, 0.012, "\n".join(caption), fontsize=8.5, color=_FAINT, va="bottom")
     # A line of the caption is about 0.17 inches high.
     bottom = 0.02 + 0.17 * len(caption) / figure.get_figheight()
@@ -125,9 +126,9 @@ def _fastest_per_library(cell: CellResult) -> list[RigResult]:
     return sorted(fastest.values(), key=lambda rig: -(rig.median or 0.0))
 
 
-def _caption(run: RunResult) -> str:
+def _caption(run: RunResult, cells: Sequence[CellResult]) -> str:
     machine = run.machine
-    busy = "SUSPECT: the machine was busy with other work. " if any(cell.suspect for cell in run.cells) else ""
+    busy = "SUSPECT: the machine was unsteady. " if any(cell.suspect for cell in cells) else ""
     return (
         f"{busy}Ideal: {machine.usable_cores} bare loops at once on {machine.usable_cores} cores. "
         f"Work per step x environments, lockstep; each library's fastest way of running. "

@@ -19,7 +19,7 @@ from benchmarks.throughput.rigs.catalogue import IDEAL, Role
 _RESAMPLES = 2000
 _INTERVAL = (0.025, 0.975)
 _FEWEST_FOR_AN_INTERVAL = 3
-_QUIET_SHARE = 0.05
+_SUSPECT_SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,9 @@ class RigResult:
     rounds: int | None
     """Rounds per repeat; a slow rig runs fewer than ideal does, so that its turn ends in time."""
     rates: tuple[float, ...]
-    """Environment steps per second, one per repeat."""
+    """Environment steps per second at the calibrated speed, one per repeat."""
+    disturbed: int
+    """Of these, how many were taken on an unsteady machine because no better moment came."""
     median: float | None = None
     ratio_to_ideal: Ratio | None = None
     ratio_to_best_peer: Ratio | None = None
@@ -60,15 +62,14 @@ class CellResult:
     pictured: bool
     best_peer: str | None
     best_shoal: str | None
-    disturbance: float | None
-    """Share of the cores in use while every rig was idle, as a median over repeats: somebody else's
-    work, or a rig that spins."""
+    disturbed_share: float
+    """Of all its measurements, how many were taken on an unsteady machine."""
     rigs: tuple[RigResult, ...]
 
     @property
     def suspect(self) -> bool:
         """Whether the machine was too busy for these numbers to mean anything."""
-        return self.disturbance is not None and self.disturbance > _QUIET_SHARE
+        return self.disturbed_share > _SUSPECT_SHARE
 
 
 @dataclass(frozen=True)

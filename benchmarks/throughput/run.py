@@ -21,6 +21,7 @@ from benchmarks.throughput.picture import draw
 from benchmarks.throughput.results import CellResult, RunResult
 from benchmarks.throughput.rigs.catalogue import IDEAL
 from benchmarks.throughput.table import print_cell, print_run
+from benchmarks.throughput.watch import Watch
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -47,12 +48,13 @@ def _run(options: Options, console: Console) -> RunResult:
     try:
         with console.status("importing the libraries"):
             problems = _load(hosts)
-        for cell in options.cells:
-            in_cell = [host for host in hosts if host.spec is IDEAL or host.spec.family in cell.families]
-            with console.status(cell.title) as status:
-                result = measure_cell(cell, in_cell, problems, calibration, options.plan, status.update)
-            print_cell(console, result)
-            results.append(result)
+        with Watch(calibration) as watch:
+            for cell in options.cells:
+                in_cell = [host for host in hosts if host.spec is IDEAL or host.spec.family in cell.families]
+                with console.status(cell.title) as status:
+                    result = measure_cell(cell, in_cell, problems, calibration, options.plan, watch, status.update)
+                print_cell(console, result)
+                results.append(result)
     finally:
         for host in hosts:
             host.end()

@@ -35,9 +35,9 @@ def print_cell(console: Console, cell: CellResult) -> None:
             style={"shoal": "bold cyan", "reference": "dim"}.get(rig.role, ""),
         )
     console.print(table)
-    if cell.suspect and cell.disturbance is not None:
+    if cell.suspect:
         console.print(
-            f"suspect: {100 * cell.disturbance:.0f} % of the cores were busy while all rigs idled",
+            f"suspect: {100 * cell.disturbed_share:.0f} % of the measurements were taken on an unsteady machine",
             style="yellow",
         )
     for reason, names in _absentees(cell).items():

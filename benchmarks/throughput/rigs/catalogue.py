@@ -32,8 +32,6 @@ class RigSpec:
     family: Family
     role: Role = "peer"
     process_per_env: bool = False
-    idles_quietly: bool = True
-    """Whether it uses no CPU between measurements; otherwise it is started for each one."""
 
     def build(self) -> Rig:
         """Import the library and make the rig; raises whatever the import raises."""
@@ -43,9 +41,8 @@ class RigSpec:
         return cast("Rig", factory(*self.arguments))
 
     def stays_started(self, cell: Cell) -> bool:
-        """Whether it may live through the whole cell while others are measured."""
-        crowd = self.process_per_env and cell.num_envs > _MANY_PROCESSES
-        return self.idles_quietly and not crowd
+        """Whether it may live through the whole cell; a crowd of processes lives only for its turn."""
+        return not (self.process_per_env and cell.num_envs > _MANY_PROCESSES)
 
     def reason_to_sit_out(self, cell: Cell) -> str | None:
         if self.process_per_env and cell.num_envs > cell.max_processes:
@@ -67,7 +64,6 @@ def _library(
     parallel: tuple[str, ...],
     role: Role = "peer",
     process_per_env: bool = True,
-    idles_quietly: bool = True,
 ) -> tuple[RigSpec, ...]:
     """The rigs of one library; what is said of processes holds for its parallel ones."""
     shared = (library, distribution, factory)
@@ -81,7 +77,6 @@ def _library(
                 "parallel",
                 role,
                 process_per_env=process_per_env,
-                idles_quietly=idles_quietly,
             )
             for kind in parallel
         ),
@@ -142,7 +137,5 @@ CONTESTANTS: tuple[RigSpec, ...] = (
         in_process=("serial",),
         parallel=("multiprocessing",),
         process_per_env=False,
-        # Its workers spin on a flag while they wait.
-        idles_quietly=False,
     ),
 )
