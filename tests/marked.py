@@ -9,7 +9,7 @@ import sys
 import textwrap
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -21,11 +21,11 @@ MARK = "SHOAL_TEST_MARK"
 class MarkedProgram:
     """A program in a process of its own. All that it starts inherits a mark in its environment variables."""
 
-    def __init__(self, code: str, **variables: str) -> None:
+    def __init__(self, code: str, arguments: Sequence[str] = (), **variables: str) -> None:
         self._mark = f"{MARK}={uuid.uuid4().hex}"
         name, _, value = self._mark.partition("=")
         self.process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(code)],
+            [sys.executable, "-c", textwrap.dedent(code), *arguments],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True,
             env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", name: value, **variables},
         )  # fmt: skip

@@ -19,6 +19,11 @@ from shoal.vector.layout import Arena, as_index, private_arena
 from shoal.vector.messages import EACH, Arrival, Attachment, Command, Death, Event, Op, Outcome, Reply, one_by_one
 from shoal.vector.runner import Runner
 
+
+class End(BaseException):
+    """Raised by an environment that ends its process."""
+
+
 ACCIDENTS = ("before", "during", "after", "after the reply", "hang")
 
 
@@ -133,7 +138,12 @@ class SimulatedBackend:
                 worker.is_dead = True
                 return []
         worker.queue.popleft()
-        outcome = self._carry_out(worker, command)
+        try:
+            outcome = self._carry_out(worker, command)
+        except End:
+            self.accidents.append(f"{command.op.name} of worker {worker.number} ended it")
+            worker.is_dead = True
+            return []
         self._now += self._chance.expovariate(20)
         if command.op is Op.CLOSE:
             worker.is_dead = True

@@ -124,9 +124,23 @@ def test_two_threads_cannot_step_at_once(process_backend: str) -> None:
         assert envs.step([0, 0])[0][:, 0].tolist() == [2, 2]
 
 
+WAYS_TO_CYCLE = [*WAYS_TO_START, ("threads", None), ("serial", None)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "method"), [*WAYS_TO_START, ("threads", None), ("serial", None)])
+@pytest.mark.parametrize(("name", "method"), WAYS_TO_CYCLE)
 def test_many_cycles_leave_no_trace(name: str, method: str | None) -> None:
+    check_cycles(name, method, 20 if method in ("spawn", "forkserver") else 200)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("name", "method"), WAYS_TO_CYCLE)
+def test_a_thousand_cycles_leave_no_trace(name: str, method: str | None) -> None:
+    check_cycles(name, method, 1000)
+
+
+def check_cycles(name: str, method: str | None, number: int) -> None:
     def cycle() -> None:
         with ParallelEnv([counting()] * 2, backend=name, start_method=method, num_workers=2) as envs:
             envs.reset()
@@ -134,7 +148,7 @@ def test_many_cycles_leave_no_trace(name: str, method: str | None) -> None:
 
     cycle()
     before = (len(os.listdir("/proc/self/fd")), threading.active_count(), psutil.Process().memory_info().rss)
-    for _ in range(20 if method in ("spawn", "forkserver") else 200):
+    for _ in range(number):
         cycle()
     after = (len(os.listdir("/proc/self/fd")), threading.active_count(), psutil.Process().memory_info().rss)
     assert after[:2] == before[:2]

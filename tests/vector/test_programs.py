@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from pathlib import Path
@@ -101,6 +104,50 @@ def test_a_script_needs_no_main_guard(tmp_path: Path, method: str) -> None:
     )
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, output, errors) == (0, "begin\nend\n", "")
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+def test_a_program_that_comes_from_standard_input_works(method: str) -> None:
+    code = textwrap.dedent(f"""
+        import gymnasium, shoal
+        class Mine(gymnasium.Wrapper):
+            def __init__(self): super().__init__(gymnasium.make("CartPole-v1"))
+        envs = shoal.make(Mine, 2, backend="shm", num_workers=2, start_method={method!r})
+        envs.reset(seed=0)
+        print(envs.step([0, 1])[1].tolist())
+    """)
+    done = subprocess.run([sys.executable, "-"], input=code, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[1.0, 1.0]\n", "")
+
+
+def test_a_program_that_leaves_on_sigterm_writes_what_it_has(tmp_path: Path) -> None:
+    kept = tmp_path / "trajectory"
+    process = start_script(
+        tmp_path / "script.py",
+        f"""
+        import atexit, signal, sys
+        import shoal
+        from tests.envs import HangingEnv
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        envs = shoal.make(HangingEnv, 2, backend="shm", num_workers=2)
+        file = open({str(kept)!r}, "w")
+        atexit.register(file.close)
+        envs.reset()
+        for number in range(1000):
+            file.write(f"{{envs.step([0, 0])[1].sum()}}\\n")
+        print("ready", flush=True)
+        envs.step([0, 4])
+        """,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n", process.communicate()
+    workers = psutil.Process(process.pid).children(recursive=True)
+    process.terminate()
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (143, "")
+    assert len(kept.read_text().splitlines()) == 1000
+    _, alive = psutil.wait_procs(workers, timeout=5)
+    assert not alive
 
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])

@@ -15,7 +15,7 @@ from shoal import ParallelEnv
 from shoal.vector import pool, shortening, supervisor
 from tests.comparing import difference
 from tests.envs import SpaceEnv, WalkingEnv
-from tests.vector.simulation import SimulatedBackend
+from tests.vector.simulation import End, SimulatedBackend
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -116,6 +116,69 @@ def check_schedule(seed: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]
         expected = play(random.Random(seed), plain)
     assert not difference(found, expected), f"schedule {seed}: {made[0].accidents}"
     return {"accidents": len(made[0].accidents), "restarts": stats.restarts, "rounds": rounds}
+
+
+class CursedEnv(WalkingEnv):
+    """Ends its process in the second step of every episode."""
+
+    def step(self, action: Any) -> Any:
+        if self.steps == 1:
+            raise End
+        return super().step(action)
+
+
+def check_cursed_schedule(seed: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """One environment kills whoever steps it, and others die by accident; returns how many of its episodes were lost."""
+    chance = random.Random(seed)
+    num_envs = chance.randint(1, 6)
+    cursed = chance.randrange(num_envs)
+    others = [row for row in range(num_envs) if row != cursed]
+    env_fns: list[Any] = [WalkingEnv] * num_envs
+    mode = chance.choice([AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+    actions = [[chance.randrange(3) for _ in range(num_envs)] for _ in range(chance.randint(5, 20))]
+    made: list[SimulatedBackend] = []
+
+    def simulated(_: str, recipes: Any, *__: Any, **___: Any) -> SimulatedBackend:
+        made.append(SimulatedBackend(recipes, seed, danger=chance.choice([0.0, 0.02])))
+        return made[-1]
+
+    with ParallelEnv(env_fns, backend="serial", autoreset_mode=mode) as plain:
+        expected = [plain.reset(seed=seed)[:1], *(plain.step(each)[:4] for each in actions)]
+    env_fns[cursed] = CursedEnv
+    with monkeypatch.context() as patched:
+        patched.setattr(pool, "make_backend", simulated)
+        with ParallelEnv(
+            env_fns,
+            backend="shm",
+            num_workers=chance.randint(1, num_envs),
+            autoreset_mode=mode,
+            on_fault="truncate",
+            step_timeout=5.0,
+            timeouts={"reset": 5.0, "call": 5.0, "construct": 5.0},
+        ) as envs:
+            found: list[Any] = [envs.reset(seed=seed), *(envs.step(each) for each in actions)]
+            assert envs.stats.lost_episodes == sum("fault" in step[-1] for step in found)
+    for number, (step, (observation, *rest)) in enumerate(zip(found, expected, strict=True)):
+        problem = f"schedule {seed}, step {number}: {made[0].accidents}"
+        assert not difference(step[0][others], observation[others]), problem
+        for mine, its in zip(step[1:-1], rest, strict=True):
+            assert not difference(mine[others], its[others]), problem
+        if "fault" in step[-1]:
+            assert step[-1]["_fault"].nonzero()[0].tolist() == [cursed], problem
+            assert step[3][cursed], problem
+    return sum("fault" in step[-1] for step in found)
+
+
+def test_an_environment_that_always_kills_costs_nobody_else_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = [check_cursed_schedule(seed, monkeypatch) for seed in range(100)]
+    assert min(lost) >= 1
+    assert sum(lost) > 200
+
+
+@pytest.mark.soak
+def test_a_thousand_of_these(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(100, 1100):
+        check_cursed_schedule(seed, monkeypatch)
 
 
 @pytest.mark.parametrize(
