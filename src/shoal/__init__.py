@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shoal._version import __version__
+from shoal.envs import register_worlds
 from shoal.vector.env_list import EnvList
 from shoal.vector.errors import (
     AlreadyPending,
@@ -69,3 +70,4 @@ __all__ = [
 ]
 
 register_with_gymnasium()
+register_worlds()

@@ -40,6 +40,7 @@ from gymnasium.vector import AutoresetMode
 
 from shoal.adapters.wrapping import is_wrapped_in, name_of
 from shoal.vector.errors import ConfigurationError, EnvError
+from shoal.vector.infos import by_environment
 from shoal.vector.making import RegisteredEnv, factories_of
 from shoal.vector.messages import EnvFn, Outcome
 from shoal.vector.parallel_env import ParallelEnv
@@ -121,10 +122,8 @@ class ShoalVecEnv(VecEnv):
         return _arranged(observation), reward.astype(np.float32), done, infos
 
     def _infos_of_all(self, outcome: Outcome) -> list[Info]:
-        infos: list[Info] = [{} for _ in range(self.num_envs)]
-        for row, info in outcome.infos:
-            infos[row] = info
-        return infos
+        infos = by_environment(outcome.infos)
+        return [infos.get(row, {}) for row in range(self.num_envs)]
 
     def close(self) -> None:
         """Close all environments and end their workers. May be called twice, and while a step is under way."""

@@ -23,6 +23,7 @@ from shoal.vector.branching import Branching
 from shoal.vector.engine import Engine
 from shoal.vector.errors import InvalidAction, InvalidActionType, ResetNeeded
 from shoal.vector.first_ready import Batch
+from shoal.vector.infos import by_environment
 from shoal.vector.layout import Layout
 from shoal.vector.messages import Attachment, EnvFn, Op, Outcome, Steps
 from shoal.vector.observations import LooseValues, ObservationReader, shortened
@@ -181,7 +182,7 @@ class EnvList(Branching):
         if outcome.failures:
             self._give_up([failure.env_index for failure in outcome.failures])
             self._raise_failures(outcome)
-        infos = dict(outcome.infos)
+        infos = by_environment(outcome.infos)
         arena = self._arena
         if self.autoreset_mode is AutoresetMode.DISABLED:
             self._is_ready[rows] = ~(arena.terminated[rows] | arena.truncated[rows])

@@ -10,19 +10,78 @@ the first one's), and arrays of different shapes become objects (not an exceptio
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-EnvInfos = list[tuple[int, dict[str, Any]]]
-"""The infos of those environments that had any: (environment, info)."""
+from shoal.vector.layout import Array, Rows, as_index
 
 
-def batch_infos(env_infos: EnvInfos, num_envs: int) -> dict[str, Any]:
+class Columns(NamedTuple):
+    """The infos of many environments that were stepped together: for each name one value for each of them."""
+
+    rows: Rows
+    values: dict[str, Array]
+
+
+EnvInfo = tuple[int, dict[str, Any]] | Columns
+"""An environment and its info, or many at once."""
+EnvInfos = list[EnvInfo]
+"""The infos of those environments that had any."""
+
+
+def by_environment(env_infos: Iterable[EnvInfo]) -> dict[int, dict[str, Any]]:
+    """Every environment's own info."""
+    infos: dict[int, dict[str, Any]] = {}
+    for entry in env_infos:
+        if isinstance(entry, Columns):
+            for place, row in enumerate(entry.rows):
+                info = {name: values[place].item() for name, values in entry.values.items()}
+                infos[row] = infos.get(row, {}) | info
+        else:
+            row, info = entry
+            infos[row] = infos[row] | info if row in infos else info
+    return infos
+
+
+def batch_infos(env_infos: Sequence[EnvInfo], num_envs: int) -> dict[str, Any]:
     """The infos of one step or reset as one dictionary."""
     if not env_infos:
         return {}
+    if len(env_infos) == 1 and isinstance(env_infos[0], Columns):
+        return _batch_columns([env_infos[0]], num_envs)
+    columns = [entry for entry in env_infos if isinstance(entry, Columns)]
+    others = [entry for entry in env_infos if not isinstance(entry, Columns)]
+    if not columns:
+        return _batch_each(others, num_envs)
+    names = {name for entry in columns for name in entry.values}
+    if any(not names.isdisjoint(info) for _, info in others):
+        return _batch_each(list(by_environment(env_infos).items()), num_envs)
+    return {**_batch_columns(columns, num_envs), **_batch_each(others, num_envs)}
+
+
+def num_informed(infos: dict[str, Any]) -> int:
+    """How many environments have said something, by a dictionary that :func:`batch_infos` has made."""
+    arrays = [array for key, array in infos.items() if key.startswith("_") and isinstance(array, np.ndarray)]
+    return int(max((np.count_nonzero(mask) for mask in arrays if mask.dtype == np.bool_), default=0))
+
+
+def _batch_columns(columns: list[Columns], num_envs: int) -> dict[str, Any]:
+    batched: dict[str, Any] = {}
+    for rows, values in columns:
+        for name, array in values.items():
+            if len(rows) == num_envs and isinstance(rows, range):
+                batched[name], batched[f"_{name}"] = array, np.ones(num_envs, np.bool_)
+                continue
+            if name not in batched:
+                batched[name] = np.zeros((num_envs, *array.shape[1:]), array.dtype)
+                batched[f"_{name}"] = np.zeros(num_envs, np.bool_)
+            batched[name][as_index(rows)], batched[f"_{name}"][as_index(rows)] = array, True
+    return batched
+
+
+def _batch_each(env_infos: list[tuple[int, dict[str, Any]]], num_envs: int) -> dict[str, Any]:
     # By environment, so that nothing depends on how they are spread over workers.
     env_infos = sorted(env_infos, key=operator.itemgetter(0))
     by_key: dict[str, tuple[list[int], list[Any]]] = {}
@@ -48,7 +107,7 @@ def _batch(key: str, rows: list[int], values: list[Any], num_envs: int) -> Any:
         return _objects(rows, values, num_envs)
     kinds = set(map(type, values))
     if all(issubclass(kind, dict) for kind in kinds):
-        return batch_infos(list(zip(rows, values, strict=True)), num_envs)
+        return _batch_each(list(zip(rows, values, strict=True)), num_envs)
     if all(kind in (int, float, bool) or issubclass(kind, np.number) for kind in kinds):
         return _numbers(rows, values, kinds, num_envs)
     if all(issubclass(kind, np.ndarray) for kind in kinds):

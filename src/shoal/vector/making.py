@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
-from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import AutoresetMode
 
+from shoal.vector.batched import MakeRows
 from shoal.vector.batching import ObservationMode
 from shoal.vector.errors import ConfigurationError
 from shoal.vector.messages import EnvFn
@@ -35,6 +36,24 @@ class RegisteredEnv:
     def __call__(self) -> gymnasium.Env[Any, Any]:
         """Make one."""
         return gymnasium.make(self.spec, **self.keywords)
+
+    @property
+    def make_rows(self) -> MakeRows | None:
+        """What makes many of them that are stepped together, if they can be and nothing is wrapped around them."""
+        entry_point = self.spec.entry_point
+        try:
+            cls = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
+        except Exception:
+            return None  # calling this factory says what is wrong, to whom it concerns
+        make_rows = getattr(cls, "make_rows", None)
+        if make_rows is None or self.spec.additional_wrappers:
+            return None
+        keywords = {**self.spec.kwargs, **self.keywords}
+        if keywords.get("render_mode") not in (None, *cls.metadata["render_modes"]):  # type: ignore[union-attr]
+            return None  # Gymnasium wraps something around it that can do this
+        keywords.pop("disable_env_checker", None)
+        limit = keywords.pop("max_episode_steps", None) or self.spec.max_episode_steps
+        return functools.partial(make_rows, max_episode_steps=None if limit == -1 else limit, **keywords)
 
 
 def make(
@@ -116,7 +135,7 @@ def _is_list(env: Any) -> bool:
     return isinstance(env, Sequence) and not isinstance(env, str)
 
 
-def make_vec_entry_point(env_id: str, num_envs: int = 1, **keywords: Any) -> ParallelEnv:
+def make_vec_entry_point(env_id: str | EnvSpec, num_envs: int = 1, **keywords: Any) -> ParallelEnv:
     """What ``gymnasium.make_vec("shoal/Parallel-v0", env_id=..., num_envs=...)`` calls."""
     return make(env_id, num_envs, **keywords)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from shoal.vector.infos import by_environment
 from shoal.vector.journal import Journal
 from shoal.vector.messages import Command, Op, Outcome, Reply, Steps
 
@@ -43,5 +44,5 @@ class OneByOne:
         for worker, sequence in list(self._so_far):
             if not self._journal.is_pending(worker, sequence):
                 infos, loose, failures, values = self._so_far.pop((worker, sequence))
-                infos.sort(key=lambda entry: entry[0])
-                yield Reply(worker, sequence, Outcome(infos, loose, failures, values))
+                in_order = sorted(by_environment(infos).items())
+                yield Reply(worker, sequence, Outcome([*in_order], loose, failures, values))

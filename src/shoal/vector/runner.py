@@ -16,6 +16,8 @@ from typing import Any
 from gymnasium.vector import AutoresetMode
 
 from shoal.vector.actions import ActionReader
+from shoal.vector.batch_slice import MODES, BatchSlice
+from shoal.vector.batched import rows_maker
 from shoal.vector.captures import dump_states, load_state, load_states
 from shoal.vector.digests import Digester, add_loose
 from shoal.vector.layout import Arena, Rows, as_index, private_arena
@@ -38,11 +40,15 @@ class Runner:
         self._takes_digests = False
         self._env_fns = env_fns
         self._in_process = in_process
-        self.slice = LoopSlice(rows, progress, in_process=in_process)
+        make_rows = rows_maker(env_fns)
+        self.slice = (
+            LoopSlice(rows, progress, in_process=in_process)
+            if make_rows is None
+            else BatchSlice(rows, make_rows, progress, in_process=in_process)
+        )
+        self._is_batched = make_rows is not None
         self._has_slots = False
         self._attachment: Attachment
-        self._due: set[int] = set()
-        """NEXT_STEP: environments whose next step is a reset."""
 
     def execute(self, command: Command) -> Outcome:
         """Do what ``command`` asks. What environments raise is in the outcome, not raised."""
@@ -96,7 +102,9 @@ class Runner:
         token = IS_REPLAYING.set(True)
         try:
             if replay.base is not None:
-                counters, self._due = load_states(self.slice.envs, replay.base, replay.first)
+                counters, due = load_states(self.slice.envs, replay.base, replay.first)
+                self.slice.due.clear()
+                self.slice.due |= due & set(self.rows)  # a rehearsal has only some of them
                 self.slice.set_counters(counters, replay.first)
             outcome.values.extend(self._play(replay).items())
         finally:
@@ -123,12 +131,12 @@ class Runner:
         """Put a new environment in the place of another, and bring it to where its past begins."""
         place = row - self.rows.start
         self.slice.renew(row, self._env_fns[place], past)
-        self._due.discard(row)
+        self.slice.due.discard(row)
         if past.replay.base is not None:
             counters, due = load_state(self.slice.envs, place, past.replay.base, past.place)
             self.slice.set_counters_of(row, counters, past.place)
             if past.row in due:
-                self._due.add(row)
+                self.slice.due.add(row)
 
     def _do_again(self, redo: Redo, starts: dict[int, Start]) -> None:
         if redo.op is Op.STEP:
@@ -138,7 +146,7 @@ class Runner:
             if not starts[row].is_new:
                 self.slice.begin_at(row, starts[row])
                 if redo.op is Op.STEP:
-                    self._due.add(row)
+                    self.slice.due.add(row)
         self.execute(Command(0, redo.op, redo.payload))
 
     def _differing(self, redo: Redo) -> list[int]:
@@ -154,7 +162,7 @@ class Runner:
     def _capture(self, outcome: Outcome) -> None:
         """Hand over the state of all environments, or say why that is not possible."""
         try:
-            state: Any = dump_states(self.slice.envs, (self.slice.counters(), self._due))
+            state: Any = dump_states(self.slice.envs, (self.slice.counters(), set(self.slice.due)))
         except Exception as error:
             state = f"{type(error).__name__}: {error}"
         outcome.values.append((self.rows.start, state))
@@ -179,16 +187,23 @@ class Runner:
 
     def _step(self, steps: Steps | None, outcome: Outcome) -> None:
         rows: Rows
+        if self._is_batched and isinstance(self.slice, BatchSlice) and self.slice.is_quick:
+            if steps is None:
+                self.slice.step_all_together(MODES[self._mode], outcome)
+            else:
+                self.slice.step_some_together(steps.rows, bool(steps.wide), MODES[self._mode], outcome)
+            return
         if steps is None:
             rows, actions = self.rows, self._actions.read_all()
         else:
             loose = snapshot(steps.loose) if self._in_process else steps.loose
             rows, actions = steps.rows, self._actions.read(steps.rows, loose, steps.wide)
-        if self._due:
-            due = [row for row in rows if row in self._due]
+        all_due = self.slice.due
+        if all_due:
+            due = [row for row in rows if row in all_due]
             if due:
-                pairs = [(row, action) for row, action in zip(rows, actions, strict=True) if row not in self._due]
-                self._due.difference_update(due)
+                pairs = [(row, action) for row, action in zip(rows, actions, strict=True) if row not in self.slice.due]
+                self.slice.due -= set(due)
                 self._reset_without_arguments(due, outcome)
                 rows, actions = [row for row, _ in pairs], iter([action for _, action in pairs])
         finished = self.slice.step_rows(rows, actions, outcome)
@@ -216,14 +231,14 @@ class Runner:
                 outcome.infos.append((row, {**endings[row], **info}))
             return
         if self._mode is AutoresetMode.NEXT_STEP:
-            self._due.update(ended.env_index for ended in finished)
+            self.slice.due |= {ended.env_index for ended in finished}
         for ended in finished:
             if ended.info:
                 outcome.infos.append((ended.env_index, self._owned(ended.info)))
 
     def _reset(self, resets: list[Reset], outcome: Outcome) -> None:
         rows = [reset.env_index for reset in resets]
-        self._due.difference_update(rows)
+        self.slice.due -= set(rows)
         arguments: list[dict[str, Any]] = [{"seed": reset.seed, "options": snapshot(reset.options)} for reset in resets]
         self.slice.clear_rows(rows)
         infos = self.slice.reset_rows(rows, arguments, outcome)

@@ -8,7 +8,7 @@ that raises does not touch its neighbours.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableSet
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -21,6 +21,7 @@ from shoal.vector.observations import ContractViolation, ObservationWriter, shor
 from shoal.vector.replays import tell_next_episode
 from shoal.vector.snapshot import snapshot
 from shoal.vector.starts import Interrupted, Past, Start, give_random, note_origin, seed_quietly
+from shoal.vector.step_clock import StepClock
 from shoal.vector.tasks import TaskSource
 
 logger = logging.getLogger(__name__)
@@ -67,6 +68,10 @@ class LoopSlice:
         self._steps = [0] * len(rows)
         self.sequence = 0
         """Of the command that is being carried out."""
+        self.clock: StepClock | None = None
+        """Counts the time in which environments step, while somebody wants to know."""
+        self.due: MutableSet[int] = set()
+        """NEXT_STEP: environments whose next step is a reset."""
 
     def construct(self, env_fns: Iterable[EnvFn], entropy: int | None, outcome: Outcome) -> None:
         """Make the environments and report what they are like; stop at the first that fails.
@@ -81,7 +86,7 @@ class LoopSlice:
                 self.envs.append(env)
                 if entropy is not None:
                     seed_quietly(env, entropy, row)
-                outcome.values.append((row, _census(env)))
+                outcome.values.append((row, census_of(env)))
             except self._caught as error:
                 outcome.failures.append(Failure.of(error, env_index=row, phase="construct"))
                 break
@@ -107,7 +112,11 @@ class LoopSlice:
 
     def step_rows(self, rows: Rows, actions: Iterable[Any], outcome: Outcome) -> list[Finished]:
         """Step these environments. Whose episode ended is returned, and not reset."""
-        results = self._step_all(rows, actions, outcome)
+        if self.clock is None:
+            results = self._step_all(rows, actions, outcome)
+        else:
+            with self.clock:
+                results = self._step_all(rows, actions, outcome)
         if len(rows) > FEW and isinstance(rows, range) and None not in results:
             finished = self._take_together(rows, results, outcome)
             if finished is not None:
@@ -362,7 +371,8 @@ class LoopSlice:
         )
 
 
-def _census(env: Any) -> Census:
+def census_of(env: Any) -> Census:
+    """What the caller has to know of an environment."""
     for name in ("observation_space", "action_space", "reset", "step"):
         if not hasattr(env, name):
             raise ContractViolation(f"its factory returned {shortened(env)}, which has no {name!r}")

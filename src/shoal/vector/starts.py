@@ -82,7 +82,12 @@ def note_origin(
     """Note down how an environment is that is about to be reset."""
     seed_word = 0 if seed is None or not 0 <= seed < WORD else seed + 1
     kind = SEEDED if is_seeded else 0
-    generator = getattr(getattr(env, "unwrapped", env), "_np_random", None)
+    core = getattr(env, "unwrapped", env)
+    if hasattr(type(core), "random_words"):
+        words = core.random_words
+        ORIGIN.pack_into(origins, row * ORIGIN.size, sequence, episode, seed_word, kind | KNOWN, *words)
+        return
+    generator = getattr(core, "_np_random", None)
     if not isinstance(generator, np.random.Generator) or type(generator.bit_generator) is not np.random.PCG64:
         ORIGIN.pack_into(origins, row * ORIGIN.size, sequence, episode, seed_word, kind, 0, 0, 0, 0, 0)
         return
@@ -97,9 +102,15 @@ def note_origin(
 def seed_quietly(env: Any, entropy: int, row: int) -> None:
     """Seed an environment that nobody has seeded, in the way it would do so itself, but so that it can be repeated."""
     core = getattr(env, "unwrapped", env)
-    if getattr(core, "_np_random", 0) is None:
-        seed = int(np.random.SeedSequence([entropy, row]).generate_state(1, np.uint64)[0])
-        core._np_random, core._np_random_seed = gymnasium.utils.seeding.np_random(seed)
+    if hasattr(type(core), "seed_stream"):
+        core.seed_stream(quiet_seed(entropy, row))
+    elif getattr(core, "_np_random", 0) is None:
+        core._np_random, core._np_random_seed = gymnasium.utils.seeding.np_random(quiet_seed(entropy, row))
+
+
+def quiet_seed(entropy: int, row: int) -> int:
+    """The seed of an environment that nobody has seeded."""
+    return int(np.random.SeedSequence([entropy, row]).generate_state(1, np.uint64)[0])
 
 
 def start_of(words: Sequence[int]) -> Start:
@@ -111,6 +122,10 @@ def start_of(words: Sequence[int]) -> Start:
 
 def give_random(env: Any, random: Words) -> None:
     """Set an environment's random numbers to a state that was noted down."""
+    core = getattr(env, "unwrapped", env)
+    if hasattr(type(core), "random_words"):
+        core.random_words = random
+        return
     low, high, increment_low, increment_high, left_over = random
     bit_generator = np.random.PCG64(0)
     bit_generator.state = {
@@ -119,7 +134,7 @@ def give_random(env: Any, random: Words) -> None:
         "has_uint32": left_over >> 32,
         "uinteger": left_over & 0xFFFFFFFF,
     }
-    getattr(env, "unwrapped", env)._np_random = np.random.Generator(bit_generator)
+    core._np_random = np.random.Generator(bit_generator)
 
 
 class Interrupted:
@@ -129,6 +144,11 @@ class Interrupted:
         self.env = env
         self._lost: Lost | None = lost
         self._seed: int | None = lost.seed
+
+    @property
+    def has_news(self) -> bool:
+        """Whether it is still not as any other."""
+        return self._lost is not None or self._seed is not None
 
     def step(self, action: Any) -> Any:
         """The end of the lost episode, once; afterwards, the environment's step."""

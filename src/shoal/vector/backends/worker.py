@@ -38,6 +38,7 @@ from shoal.vector.backends.limits import volunteer_for_oom
 from shoal.vector.backends.remote_log import LogSettings, forward_logs
 from shoal.vector.backends.shared_buffer import map_shared
 from shoal.vector.failures import Failure
+from shoal.vector.infos import by_environment
 from shoal.vector.layout import Arena, Rows, pack, private_arena, unpack
 from shoal.vector.messages import EACH, Attachment, Command, Op, Outcome, Steps, one_by_one
 from shoal.vector.observations import ContractViolation
@@ -306,7 +307,7 @@ def _without_unsendable(outcome: Outcome, phase: str, reason: str) -> Outcome:
         return True
 
     return Outcome(
-        infos=[entry for entry in outcome.infos if not refuse(entry[0], "its info", entry[1])],
+        infos=[entry for entry in by_environment(outcome.infos).items() if not refuse(entry[0], "its info", entry[1])],
         loose=[entry for entry in outcome.loose if not refuse(entry[0], "its observation", entry[2])],
         values=[entry for entry in outcome.values if not refuse(entry[0], "its result", entry[1])],
         failures=failures,

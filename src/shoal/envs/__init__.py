@@ -1,0 +1,25 @@
+"""Worlds that come with Shoal, under ids that begin with ``shoal/``."""
+
+from __future__ import annotations
+
+import gymnasium
+
+WORLDS: dict[str, dict[str, object]] = {
+    "shoal/FrozenLake-v0": {
+        "entry_point": "shoal.envs.frozen_lake:FrozenLakeEnv",
+        "kwargs": {"map_name": "4x4"},
+        "max_episode_steps": 100,
+    },
+    "shoal/FrozenLake8x8-v0": {
+        "entry_point": "shoal.envs.frozen_lake:FrozenLakeEnv",
+        "kwargs": {"map_name": "8x8"},
+        "max_episode_steps": 200,
+    },
+}
+
+
+def register_worlds() -> None:
+    """Let Gymnasium know them. Nothing is imported until one is made."""
+    for env_id, registration in WORLDS.items():
+        if env_id not in gymnasium.registry:
+            gymnasium.register(env_id, **registration)  # type: ignore[arg-type]

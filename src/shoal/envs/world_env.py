@@ -1,0 +1,111 @@
+"""Rows of a world as ordinary environments: one that lives alone, and those of a batch, which are looked at one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+
+from shoal.envs.world import Rows, World
+
+
+class RowEnv(gymnasium.Env[Any, Any]):
+    """One row of a batch. It can be stepped alone; together with the others is quicker."""
+
+    def __init__(self, rows: Rows, place: int) -> None:
+        self._rows, self._place, self._index = rows, place, np.array([place])
+        world = rows.world
+        self.observation_space, self.action_space = world.observation_space, world.action_space
+        self.metadata, self.render_mode = world.metadata, world.render_mode
+
+    @property
+    def world(self) -> World:
+        """The rules, and what all rows share."""
+        return self._rows.world
+
+    @property
+    def row(self) -> Any:
+        """What this row remembers."""
+        return self._rows.state[self._place]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode."""
+        super().reset(seed=seed)
+        if seed is not None:
+            self._rows.seed(self._place, seed)
+        self._rows.begin(self._index)
+        return self._rows.observation_of(self._place), self._rows.info_of(self._place)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Take a step."""
+        if not self.action_space.contains(action):
+            # Compiled rules would not notice.
+            raise ValueError(f"the action {action!r} is not in {self.action_space}")
+        reward, terminated, truncated = self._rows.step_one(self._place, self._index, action)
+        return self._rows.observation_of(self._place), reward, terminated, truncated, self._rows.info_of(self._place)
+
+    def render(self) -> Any:
+        """A picture or a text, as ``render_mode`` says."""
+        if self.render_mode is None:
+            gymnasium.logger.warn("render() shows nothing without a render_mode, such as render_mode='rgb_array'")
+            return None
+        return self.world.render(self.row)
+
+    def get_state(self) -> bytes:
+        """Everything that decides what happens next."""
+        its = slice(self._place, self._place + 1)
+        state: bytes = self._rows.state[its].tobytes() + self._rows.infos[its].tobytes()
+        return state
+
+    def set_state(self, state: bytes) -> None:
+        """Go on from there."""
+        its, size = slice(self._place, self._place + 1), self._rows.state.dtype.itemsize
+        self._rows.state[its] = np.frombuffer(state[:size], self._rows.state.dtype)
+        self._rows.infos[its] = np.frombuffer(state[size:], self._rows.infos.dtype)
+
+    def seed_stream(self, seed: int) -> None:
+        """Begin the row's random numbers anew."""
+        self._rows.seed(self._place, seed)
+
+    @property
+    def random_words(self) -> tuple[int, ...]:
+        """Where the row's random numbers are, as five words of 64 bits."""
+        return int(self.row.key) % 2**64, int(self.row.drawn), 0, 0, 0
+
+    @random_words.setter
+    def random_words(self, words: tuple[int, ...]) -> None:
+        self._rows.state.key[self._place] = np.uint64(words[0]).astype(np.int64)
+        self._rows.state.drawn[self._place] = words[1]
+
+    def __getattr__(self, name: str) -> Any:
+        # What is not the row's is the world's: env.desc, for example.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._rows.world, name)
+
+
+class WorldEnv(RowEnv):
+    """A world with a single row: a batch of one. A subclass names the world."""
+
+    world_class: ClassVar[type[World]]
+
+    make_rows: ClassVar[Callable[..., Rows] | None]
+    """Makes many of them, to be stepped together: what the engine uses instead of many single environments."""
+
+    def __init_subclass__(cls) -> None:
+        # Gymnasium looks at the class before it makes one.
+        cls.metadata = cls.world_class.metadata
+        # Who overrides what one environment does does not mean what all of them do together.
+        is_plain = all(getattr(cls, name) is getattr(RowEnv, name) for name in ("step", "reset", "render"))
+        cls.make_rows = cls._make_rows if is_plain else None
+
+    def __init__(self, *, max_episode_steps: int | None = None, **keywords: Any) -> None:
+        super().__init__(self._make_rows(1, max_episode_steps, **keywords), 0)
+        space = self.observation_space
+        self._rows.attach(np.zeros((1, *(space.shape or ())), space.dtype), np.zeros(1), *np.zeros((2, 1), np.bool_))
+
+    @classmethod
+    def _make_rows(cls, num_rows: int, max_episode_steps: int | None = None, **keywords: Any) -> Rows:
+        return Rows(cls.world_class(**keywords), num_rows, max_episode_steps)

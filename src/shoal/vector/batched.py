@@ -1,0 +1,64 @@
+"""Batched worlds, as the engine sees them: environments of one kind that are stepped in one call.
+
+A factory says that it can make them by having ``make_rows(num_rows)``. The engine uses it where all environments of a worker
+come from one factory; anywhere else the factory makes single environments, with the same results.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import gymnasium
+
+from shoal.vector.layout import Array
+from shoal.vector.messages import EnvFn
+
+
+class Rows(Protocol):
+    """Some environments of one kind, by their place among them."""
+
+    state: Any
+    """A NumPy record array; the engine knows ``episode``, ``steps``, ``is_due``, ``key``, ``drawn`` and ``origin``."""
+    everybody: Array
+    """All places."""
+
+    def env(self, place: int) -> gymnasium.Env[Any, Any]:
+        """One of them, to be asked and drawn."""
+
+    def attach(self, observations: Array, reward: Array, terminated: Array, truncated: Array) -> None:
+        """Say where results go."""
+
+    def renew(self, place: int, entropy: int) -> None:
+        """Let one be as if it had just been made."""
+
+    def seed(self, place: int, seed: int) -> None:
+        """Begin the random numbers of one anew."""
+
+    def begin(self, places: Array) -> None:
+        """Begin an episode in these."""
+
+    def step(self, places: Array, actions: Array, mode: int) -> int:
+        """Take a step in these; returns how many episodes have ended."""
+
+    def columns(self, places: Any) -> dict[str, Array]:
+        """The infos of these, name by name."""
+
+    def ending(self, place: int) -> dict[str, Any]:
+        """``final_obs`` and ``final_info`` of an episode that has ended and been followed by another in the same step."""
+
+
+MakeRows = Callable[[int], Rows]
+
+
+def rows_maker(env_fns: Sequence[EnvFn]) -> MakeRows | None:
+    """What makes all of these environments together, if that is possible."""
+    if not env_fns or any(other is not env_fns[0] for other in env_fns):
+        return None
+    first = env_fns[0]
+    if isinstance(first, functools.partial):
+        make_rows = getattr(first.func, "make_rows", None)
+        return None if make_rows is None or first.args else functools.partial(make_rows, **first.keywords)
+    its: MakeRows | None = getattr(first, "make_rows", None)
+    return its
