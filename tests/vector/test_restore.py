@@ -396,3 +396,14 @@ def test_a_policy_that_does_not_exist_is_refused() -> None:
         shoal.ConfigurationError, match="on_fault must be one of 'restore', 'truncate', 'raise', got 'ignore'"
     ):
         ParallelEnv([CountingEnv], on_fault="ignore")
+
+
+def test_what_the_caller_changes_afterwards_is_not_what_is_repeated(process_backend: str) -> None:
+    options = {"from": 3.0}
+    with ParallelEnv([WalkingEnv] * 2, backend=process_backend, num_workers=2, start_method="fork") as envs:
+        expected = envs.reset(seed=0, options=options)[0]
+        options["from"] = 9.0
+        os.kill(envs.worker_pids[0], signal.SIGKILL)
+        observation, *_ = envs.step([1, 1])
+        assert envs.stats.restarts == 1
+        assert observation[:, 1].tolist() == expected[:, 1].tolist() == [3.0, 3.0]

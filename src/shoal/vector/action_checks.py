@@ -49,7 +49,7 @@ def compile_check(node: Node, space: spaces.Space[Any]) -> Check:
 
 def _fixed_check(leaf: FixedLeaf, space: spaces.Space[Any]) -> Check:
     dtype, single_shape, path = leaf.dtype, leaf.shape, leaf.path
-    in_range = _range_check(space, dtype)
+    in_range = range_check(space, dtype)
 
     def check(value: Any, batch: Batch) -> None:
         shape = (batch.count, *single_shape)
@@ -67,7 +67,7 @@ def _fixed_check(leaf: FixedLeaf, space: spaces.Space[Any]) -> Check:
     return check
 
 
-def _range_check(space: spaces.Space[Any], dtype: np.dtype[Any]) -> Callable[[Array], bool]:
+def range_check(space: spaces.Space[Any], dtype: np.dtype[Any]) -> Callable[[Array], bool]:
     """Whether a batch is within the space.
 
     Bounds of a Box are not enforced: policies routinely overshoot them and environments clip. NaN never is an action.

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 from gymnasium import spaces
 
-from shoal.vector.action_checks import Batch, compile_check
+from shoal.vector.action_checks import Batch, compile_check, range_check
 from shoal.vector.layout import Arena, FixedLeaf, Layout, LooseLeaf, Node, Rows, as_index
 from shoal.vector.observations import LooseValues
 
@@ -38,6 +39,11 @@ class ActionWriter:
         self._arena = arena
         self._num_envs = layout.num_envs
         self._check = compile_check(layout.action, space)
+        # Most actions are a single array, which is worth a shorter way.
+        self._only: FixedLeaf | None = layout.action if isinstance(layout.action, FixedLeaf) else None
+        if self._only is not None:
+            self._only_target, self._only_in_range = arena.actions[0], range_check(space, self._only.dtype)
+            self._only_shape = self._only_target.shape
         # The flags of the last step are in the arena until the next one begins.
         self._ignored = (lambda: arena.terminated | arena.truncated) if ignores_ended else None
 
@@ -46,6 +52,15 @@ class ActionWriter:
 
         With ``ignores_ended``, the values of environments whose episode has ended may lie outside the action space.
         """
+        if (
+            self._only is not None
+            and type(actions) is np.ndarray
+            and actions.dtype is self._only.dtype
+            and actions.shape == self._only_shape
+            and self._only_in_range(actions)
+        ):
+            self._only_target[:] = actions
+            return NOTHING_MORE
         batch = Batch(self._num_envs, self._ignored)
         self._check(actions, batch)
         return self._write(batch, slice(None), range(self._num_envs))

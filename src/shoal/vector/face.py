@@ -51,7 +51,7 @@ class Face:
     def _start(self, env_fns: Sequence[EnvFn], engine: Engine) -> None:
         self.closed = True  # until there is something to close
         self.env_fns = list(env_fns)
-        _check_factories(self.env_fns)
+        check_factories(self.env_fns)
         self.num_envs = len(self.env_fns)
         self.plan = make_plan(self.num_envs, engine)
         care = care_of(engine, self.plan.backend)
@@ -266,7 +266,8 @@ class Face:
             raise_failures(outcome.failures, self._pool.where(min(f.env_index for f in outcome.failures)))
 
 
-def _check_factories(env_fns: list[EnvFn]) -> None:
+def check_factories(env_fns: Sequence[EnvFn]) -> None:
+    """Refuse what cannot make environments."""
     if not env_fns:
         raise ConfigurationError("env_fns is empty: at least one environment is needed")
     for index, env_fn in enumerate(env_fns):

@@ -56,6 +56,7 @@ class FirstReady(Tasked):
             env_ids: indices, or a mask. None of them may have been sent and not received.
         """
         self._check_not_pending("send")
+        self._decide_before_flight()
         rows = rows_of(env_ids, self.num_envs)
         self._flights.check_departure(rows)
         self._check_ready(rows)
@@ -80,6 +81,7 @@ class FirstReady(Tasked):
             group_ids: whole groups, instead of ``env_ids``; seeds and options are then one for each group.
         """
         self._check_not_pending("send_reset")
+        self._decide_before_flight()
         rows = self._rows_of(env_ids, group_ids)
         self._flights.check_departure(rows)
         resets = self._resets(rows, seed, options)
@@ -182,6 +184,9 @@ class FirstReady(Tasked):
     def _give_up(self, rows: Sequence[int]) -> None:
         """These have raised, and must be reset before they are stepped."""
         raise NotImplementedError
+
+    def _decide_before_flight(self) -> None:
+        """Environments are about to be sent off; now is the time to decide where they run, if that is open."""
 
     def _write_actions(self, actions: Any, rows: list[int]) -> tuple[LooseValues, tuple[int, ...]]:
         """Check the actions and write them where the runners find them."""

@@ -33,6 +33,10 @@ class Flights:
         self._recording: Recording | None = None
         self._to_replay: deque[list[int]] = deque()
 
+    def take_over(self, other: Flights) -> None:
+        """Record and play back what another one was to, of which nobody is under way."""
+        self._recording, self._to_replay = other._recording, other._to_replay
+
     def __bool__(self) -> bool:
         return bool(self._under_way or self._arrived)
 

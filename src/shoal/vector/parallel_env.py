@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,11 +23,11 @@ from shoal.vector.batching import (
     check_observation_mode,
     common_action_space,
 )
-from shoal.vector.branching import Branching
+from shoal.vector.deciding import Deciding
 from shoal.vector.engine import Engine
 from shoal.vector.errors import ConfigurationError, ResetNeeded
 from shoal.vector.first_ready import Batch
-from shoal.vector.infos import EnvInfos, batch_infos
+from shoal.vector.infos import EnvInfos, batch_infos, num_informed
 from shoal.vector.layout import Array
 from shoal.vector.leases import PoisonedLeases, num_slots_for
 from shoal.vector.messages import Attachment, EnvFn, Op, Outcome, Steps
@@ -40,7 +41,7 @@ LARGE = 2**18  # observations of so many bytes are copied worker by worker, as t
 Step = tuple[Any, Array, Array, Array, dict[str, Any]]
 
 
-class ParallelEnv(Branching, VectorEnv[Any, Any, Array]):
+class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
     """Runs one environment per factory, on the backend of your choice, with the same results on every backend.
 
     Args:
@@ -140,7 +141,7 @@ class ParallelEnv(Branching, VectorEnv[Any, Any, Array]):
         self._poisoned = PoisonedLeases(lease) if debug_leases and not copy else None
         check_output(output)
         self.output = output
-        self._start(
+        self._start_or_try(
             env_fns,
             Engine(
                 backend=backend,
@@ -172,6 +173,16 @@ class ParallelEnv(Branching, VectorEnv[Any, Any, Array]):
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.metadata = {**censuses[0].metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = censuses[0].render_mode
+        self._is_seen = np.zeros(self.num_envs, dtype=np.bool_)
+        """Which environments have given an observation."""
+        self._is_ready = np.array([census.was_reset for census in censuses])
+        """Which environments may be stepped."""
+        self._all_ready = bool(self._is_ready.all())
+        self._has_stepped = False
+        self._hands_out_as_is = self._poisoned is None and self.output == "numpy"
+        self._furnish()
+
+    def _furnish(self) -> None:
         attachment = Attachment(
             self.single_observation_space,
             self.single_action_space,
@@ -189,16 +200,9 @@ class ParallelEnv(Branching, VectorEnv[Any, Any, Array]):
             ignores_ended=self.autoreset_mode is AutoresetMode.NEXT_STEP,
         )
         self._observations = ObservationReader(layout, self._arena, duplicate_for(self.output))
-        self._is_seen = np.zeros(self.num_envs, dtype=np.bool_)
-        """Which environments have given an observation."""
-        self._is_ready = np.array([census.was_reset for census in censuses])
-        """Which environments may be stepped."""
-        self._all_ready = bool(self._is_ready.all())
         nbytes = sum(array.nbytes for array in self._arena.observations)
         self._copies_early = self.copy and nbytes >= LARGE and len(self._pool.rows) > 1
         self._early: EarlyCopy | None = None
-        self._has_stepped = False
-        self._hands_out_as_is = self._poisoned is None and self.output == "numpy"
 
     # -- reset ---------------------------------------------------------------------------------------------------
 
@@ -213,8 +217,14 @@ class ParallelEnv(Branching, VectorEnv[Any, Any, Array]):
             env_ids: the environments to reset: indices, or a mask.
             group_ids: the groups to reset, instead.
         """
+        if self._trial is None:
+            self.reset_async(seed, options, env_ids, group_ids)
+            return self.reset_wait()
+        begin = time.perf_counter()
         self.reset_async(seed, options, env_ids, group_ids)
-        return self.reset_wait()
+        results = self.reset_wait()
+        self._trial.note_beginning(time.perf_counter() - begin)
+        return results
 
     def reset_async(
         self, seed: Seeds = None, options: Options = None, env_ids: Any = None, group_ids: Any = None
@@ -268,6 +278,16 @@ class ParallelEnv(Branching, VectorEnv[Any, Any, Array]):
 
     def step(self, actions: Any) -> Step:
         """Step all environments and wait for all of them."""
+        # Before a step, and not after it: what goes wrong with a decision must not cost results.
+        if self._trial is not None and self._trial.is_over:
+            self._decide_before_flight()
+        if self._trial is None:
+            return self._step(actions)
+        results = self._step(actions)
+        self._trial.note_step(num_informed(results[-1]))
+        return results
+
+    def _step(self, actions: Any) -> Step:
         payloads = self._prepare_step("step", actions)
         with self._interrupts:
             self._pending = "step"
@@ -282,6 +302,7 @@ class ParallelEnv(Branching, VectorEnv[Any, Any, Array]):
 
     def step_async(self, actions: Any) -> None:
         """Begin a step; :meth:`step_wait` gives its results. A batch of actions that does not fit is refused whole."""
+        self._decide_before_flight()
         self._begin("step", Op.STEP, self._prepare_step("step_async", actions))
 
     def step_wait(self, timeout: float | None = None) -> Step:

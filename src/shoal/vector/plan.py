@@ -81,6 +81,11 @@ def _choose(num_envs: int, num_workers: int | None) -> tuple[str, str]:
     return "shm", f"{num_envs} environments on {cpus} processors"
 
 
+def processes_pay_for_themselves(num_envs: int) -> bool:
+    """Whether several environments could run at the same time here."""
+    return num_envs > 1 and usable_cpus() > 1 and not processes_unavailable()
+
+
 def _warn_of_fork() -> None:
     """A fork copies the locks that other threads hold, and not the threads that would release them."""
     others = [thread.name for thread in threading.enumerate() if thread is not threading.current_thread()]

@@ -192,6 +192,12 @@ class Supervisor:
         """Done here, and not asked of here."""
         raise AssertionError("the supervisor decides who is replaced")
 
+    def relieved(self) -> Backend:
+        """The backend alone: from now on nobody watches it, and nothing is written down."""
+        backend = self._backend
+        self.journal = self._arena = None
+        return backend
+
     def close(self, grace: float) -> list[str]:
         """As of the backend."""
         # What refers to the arena keeps its memory, and a descriptor, alive.

@@ -9,6 +9,7 @@ from shoal.vector.errors import ConfigurationError
 from shoal.vector.face import Face
 from shoal.vector.groups import Groups, group_size_of
 from shoal.vector.messages import Reset
+from shoal.vector.snapshot import snapshot
 from shoal.vector.tasks import (
     Options,
     Seeds,
@@ -60,6 +61,7 @@ class Tasked(Face):
         if self._task_source is None:
             seed = self._groups.seeds_for(seed, rows)
         seeds = seeds_of(seed, rows, self.num_envs, self.group_size)
-        each = options_of(options, rows, self.group_size)
+        # Copied, because it may have to be done again when the caller has changed it.
+        each = [snapshot(one) for one in options_of(options, rows, self.group_size)]
         resets = {row: Reset(row, seed, options) for row, seed, options in zip(rows, seeds, each, strict=True)}
         return {worker: [resets[row] for row in its] for worker, its in self._by_worker(rows).items()}

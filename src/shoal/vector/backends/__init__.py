@@ -23,12 +23,23 @@ __all__ = [
     "default_start_method",
     "make_backend",
     "processes_unavailable",
+    "why_no_worker",
 ]
 
 
 def processes_unavailable() -> str:
     """Why this system cannot run worker processes; empty if it can."""
     return "" if os.name == "posix" else "worker processes need a POSIX system (Linux or macOS)"
+
+
+def why_no_worker(num_workers: int) -> str:
+    """Why so many worker processes could not be started now; empty if nothing speaks against it."""
+    if reason := processes_unavailable():
+        return reason
+    # Imported here because it needs modules that only POSIX systems have.
+    from shoal.vector.backends import limits
+
+    return limits.why_no_worker(num_workers)
 
 
 def make_backend(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+import subprocess
 import sys
 from pathlib import Path
 
@@ -27,6 +28,22 @@ def make_room_for(num_workers: int) -> None:
             "use fewer workers (num_workers=), or raise the limit (ulimit -n). Nothing was started."
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def why_no_worker(num_workers: int) -> str:
+    """Why so many worker processes could not be started now; empty if nothing speaks against it.
+
+    The only way to know is to start a process, so the smallest there is is started.
+    """
+    smallest = ["/bin/true"] if Path("/bin/true").exists() else [sys.executable, "-I", "-S", "-c", ""]
+    try:
+        make_room_for(num_workers)
+        subprocess.run(smallest, stdin=subprocess.DEVNULL, check=False)
+    except ConfigurationError as error:
+        return str(error)
+    except OSError as error:
+        return why_no_process(error)
+    return ""
 
 
 def resident_bytes(pid: int) -> int | None:

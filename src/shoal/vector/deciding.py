@@ -1,0 +1,175 @@
+"""What a face does while ``backend="auto"`` has not been decided, and how it stays or moves when it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from shoal.vector.backends import why_no_worker
+from shoal.vector.batched import rows_maker
+from shoal.vector.branching import Branching
+from shoal.vector.caller import warn_caller
+from shoal.vector.cpus import usable_cpus
+from shoal.vector.engine import Engine
+from shoal.vector.face import check_factories
+from shoal.vector.messages import EnvFn
+from shoal.vector.plan import processes_pay_for_themselves
+from shoal.vector.runner import Runner
+from shoal.vector.step_clock import StepClock
+from shoal.vector.supervisor import Supervisor
+from shoal.vector.trial import SLOW_TO_MAKE, FirstMade, Trial
+
+UNDECIDED = "the first steps are timed in this process, then it is decided"
+
+
+class Deciding(Branching):
+    """A face that may begin in the caller's process and go on in others."""
+
+    _is_seen: Any
+    _trial: Trial | None = None
+    _asked: Engine
+    """How the environments are to be run once that is decided."""
+
+    def _start_or_try(self, env_fns: Sequence[EnvFn], engine: Engine) -> None:
+        self._asked = engine
+        check_factories(env_fns)
+        if not _is_open(env_fns, engine):
+            self._start(env_fns, engine)
+            return
+        if rows_maker(env_fns) is not None:
+            self._start(env_fns, replace(engine, backend="serial"))
+            self.plan = replace(self.plan, reason="A batched world steps all its environments in one call.")
+            return
+        if reason := why_no_worker(min(len(env_fns), usable_cpus())):
+            warn_caller(f"all environments run in this process, one after the other: {reason}")
+            self._start(env_fns, replace(engine, backend="serial"))
+            self.plan = replace(self.plan, reason=f"no worker process could be started ({reason})")
+            return
+        made = [FirstMade(env_fns[0])]
+        if made[0].seconds > SLOW_TO_MAKE:
+            made.append(FirstMade(env_fns[1]))  # the first one may have imported much
+        if (seconds := made[-1].seconds) > SLOW_TO_MAKE:
+            for each in made:
+                each.close()
+            self._start(env_fns, replace(engine, backend="shm"))
+            self.plan = replace(
+                self.plan,
+                reason=f"Making one environment takes {seconds:.2g} s, so they are made by workers, in parallel. "
+                f"{self.plan.reason}.",
+            )
+            return
+        self._try([*made, *env_fns[len(made) :]], replace(engine, backend="serial", on_fault="restore"))
+        self.env_fns = list(env_fns)
+
+    def _try(self, env_fns: Sequence[EnvFn], engine: Engine) -> None:
+        begin = time.perf_counter()
+        self._start(env_fns, engine)
+        self.plan = replace(self.plan, reason=UNDECIDED)
+        (runner,) = self._runners()
+        runner.slice.clock = StepClock()
+        self._trial = Trial(self.num_envs, usable_cpus(), runner.slice.clock)
+        self._trial.note_beginning(time.perf_counter() - begin)
+
+    def _runners(self) -> list[Runner]:
+        runners: list[Runner] = self._pool.backend.runners  # type: ignore[attr-defined]
+        return runners
+
+    def _decide_before_flight(self) -> None:
+        """Who wants something to happen meanwhile has no use for a loop in this process."""
+        if self._trial is not None and not self.closed and self._pending is None:
+            self._decide()
+
+    def _decide(self) -> None:
+        """Stay or move, by what has been seen so far."""
+        trial, self._trial = self._trial, None
+        if trial is None:
+            return
+        verdict = trial.verdict(sum(array.nbytes for array in self._pool.arena.results))
+        if verdict is None:
+            self._move(replace(self._asked, backend="shm"), "Nothing was timed before workers were needed.")
+        elif verdict.choice.backend == "serial":
+            self._stay(verdict.reason)
+        else:
+            choice = verdict.choice
+            self._move(replace(self._asked, backend=choice.backend, num_workers=choice.num_workers), verdict.reason)
+
+    def _journaled(self, name: str) -> Supervisor:
+        if self._trial is not None:
+            # Who saves or branches environments now will want to do so later, too.
+            self._asked = replace(self._asked, on_fault="restore")
+        return super()._journaled(name)
+
+    def _stay(self, reason: str) -> None:
+        """Go on in this process."""
+        for runner in self._runners():
+            runner.slice.clock = None
+        self._relieve()
+        self.plan = replace(self.plan, reason=reason)
+
+    def _relieve(self) -> None:
+        """No longer write anything down, where nobody dies alone, unless that was asked for."""
+        supervisor = self._pool.backend
+        if self._asked.on_fault == "restore" or not isinstance(supervisor, Supervisor):
+            return
+        results, loose = [array.copy() for array in self._pool.arena.results], self._observations.loose_values()
+        self._pool.backend = supervisor.relieved()
+        self.on_fault = "raise"
+        self._furnish()
+        self._take_over(results, loose)
+
+    def _move(self, engine: Engine, reason: str) -> None:
+        """Make the environments again elsewhere, and let them do again what they have done."""
+        before, old, flights = self.__dict__.copy(), self._pool, self._flights
+        results, loose = [array.copy() for array in old.arena.results], self._observations.loose_values()
+        try:
+            supervisor = super()._journaled("move")
+            pasts = {row: supervisor.past_of(row) for row in range(self.num_envs)}
+            self._start(self.env_fns, replace(engine, on_fault="restore"))
+            self._furnish()
+            self.closed = False
+            super()._journaled("move").follow(pasts)
+        except BaseException as error:
+            if self._pool is not old:
+                self._pool.close(1.0, quietly=True)
+                self._finalizer.detach()
+            self.__dict__ = before
+            if not isinstance(error, Exception):
+                raise
+            self._stay(f"{reason} But they cannot run elsewhere: {error}")
+            warn_caller(f"all environments run in this process, one after the other: {error}")
+            return
+        self._take_over(results, loose)
+        self._flights.take_over(flights)
+        if self._pool.backend.in_process:
+            self._relieve()
+        self.plan = replace(self.plan, reason=reason)
+        before["_finalizer"].detach()
+        old.close(1.0, quietly=True)
+
+    def _take_over(self, results: Sequence[Any], loose: Any) -> None:
+        for target, source in zip(self._pool.arena.results, results, strict=True):
+            target[:] = source
+        self._observations.update(loose)
+
+    # -- what a face adds ----------------------------------------------------------------------------------------
+
+    def _furnish(self) -> None:
+        """Lay out the arena of a new pool, and what reads and writes it."""
+        raise NotImplementedError
+
+
+def _is_open(env_fns: Sequence[EnvFn], engine: Engine) -> bool:
+    """Whether nothing was asked for that decides the matter."""
+    return (
+        engine.backend == "auto"
+        and all(
+            value is None for value in (engine.num_workers, engine.start_method, engine.on_fault, engine.replayable)
+        )
+        and all(value is None for value in (engine.step_timeout, engine.timeouts))
+        and all(value is None for value in (engine.max_worker_memory, engine.max_worker_episodes))
+        and not engine.in_process
+        and not engine.isolate_rng
+        and processes_pay_for_themselves(len(env_fns))
+    )

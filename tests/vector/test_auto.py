@@ -1,0 +1,380 @@
+"""``backend="auto"``: the first steps decide, and no result depends on the decision."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import subprocess
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+
+import shoal
+from shoal.vector import step_clock, trial
+from shoal.vector.backends import make_backend
+from shoal.vector.backends.serial import SerialBackend
+from shoal.vector.backends.threads import ThreadsBackend
+from shoal.vector.forecast import Measured, forecasts
+from shoal.vector.supervisor import Supervisor
+from shoal.vector.trial import Verdict
+from tests.comparing import difference, rollout
+from tests.envs import TextEnv, WalkingEnv
+
+pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor leaves no choice")
+
+
+NOW = [0.0, 0.0, 0.0, 0.0]
+"""What the clocks show: wall, processors, thread, queueing. Only environments let time pass, not the machine."""
+
+
+@pytest.fixture(autouse=True)
+def _made_up_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_clock, "_now", lambda: step_clock.Moment(*NOW))
+
+
+class CostlyEnv(WalkingEnv):
+    """Computes, or waits, for so many seconds in each step."""
+
+    made = 0
+
+    def __init__(self, computing: float = 1e-6, waiting: float = 0.0, making: float = 0.0) -> None:
+        super().__init__()
+        CostlyEnv.made += 1
+        self.computing, self.waiting = computing, waiting
+        time.sleep(making)
+
+    def step(self, action: Any) -> Any:
+        NOW[0] += self.computing + self.waiting
+        NOW[1] += self.computing
+        NOW[2] += self.computing
+        return super().step(action)
+
+
+def play_until_decided(envs: shoal.ParallelEnv, most: int = 400) -> list[Any]:
+    random = np.random.default_rng(0)
+    results: list[Any] = [envs.reset(seed=3)]
+    for _ in range(most):
+        if envs._trial is None:
+            break
+        results.append(envs.step(random.integers(3, size=envs.num_envs)))
+    results.extend(envs.step(random.integers(3, size=envs.num_envs)) for _ in range(20))
+    return results
+
+
+def same_played(keywords: dict[str, Any], num_envs: int, steps: int, **more: Any) -> list[Any]:
+    random = np.random.default_rng(0)
+    with shoal.make(CostlyEnv, num_envs, backend="serial", **keywords, **more) as envs:
+        return [envs.reset(seed=3), *(envs.step(random.integers(3, size=num_envs)) for _ in range(steps))]
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode)[:2])
+def test_what_costs_much_moves_to_workers_and_goes_on_the_same(mode: AutoresetMode) -> None:
+    keywords: dict[str, Any] = {"computing": 2e-3}
+    with shoal.make(CostlyEnv, 6, autoreset_mode=mode, **keywords) as envs:
+        assert (envs.plan.backend, envs.worker_pids) == ("serial", ())
+        assert envs.plan.reason == "the first steps are timed in this process, then it is decided"
+        found = play_until_decided(envs)
+        assert (envs.plan.backend, len(envs.worker_pids), envs.on_fault) == ("shm", 2, "restore")
+        assert "A step of one environment takes" in envs.plan.reason
+        assert "2 worker processes should take about" in envs.plan.reason
+    assert not difference(found, same_played(keywords, 6, len(found) - 1, autoreset_mode=mode))
+
+
+def test_what_costs_little_stays_and_no_worker_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+
+    def watched(name: str, *arguments: Any, **keywords: Any) -> Any:
+        started.append(name)
+        return make_backend(name, *arguments, **keywords)
+
+    monkeypatch.setattr("shoal.vector.pool.make_backend", watched)
+    with shoal.make(CostlyEnv, 4) as envs:
+        found = play_until_decided(envs)
+        assert (envs.plan.backend, envs.on_fault) == ("serial", "raise")
+        assert envs.plan.reason.startswith("A step of one environment takes 0.")
+        assert envs.plan.reason.endswith("which is not worth it.")
+        assert isinstance(envs._pool.backend, SerialBackend), "nothing is written down any more"
+    assert started == ["serial"]
+    assert not difference(found, same_played({}, 4, len(found) - 1))
+
+
+def test_what_waits_gets_a_thread_each() -> None:
+    keywords: dict[str, Any] = {"waiting": 5e-3}
+    with shoal.make(CostlyEnv, 6, **keywords) as envs:
+        found = play_until_decided(envs)
+        assert (envs.plan.backend, envs.plan.num_workers) == ("threads", 6)
+        assert "% of it waiting" in envs.plan.reason
+    assert not difference(found, same_played(keywords, 6, len(found) - 1))
+
+
+def test_what_is_slow_to_make_is_made_by_workers_at_once() -> None:
+    CostlyEnv.made = 0
+    with shoal.make(CostlyEnv, 3, making=0.1) as envs:
+        assert (envs.plan.backend, CostlyEnv.made) == ("shm", 2)
+        assert envs.plan.reason.startswith("Making one environment takes 0.1")
+
+
+def test_what_is_slow_to_reset_moves_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "SLOW_TO_BEGIN", 0.0)
+    with shoal.make(WalkingEnv, 3) as envs:
+        assert envs.plan.backend == "serial"
+        observation, _ = envs.reset(seed=3)
+        again = envs.step([0, 1, 2])
+        assert envs.plan.backend == "shm"
+        assert envs.plan.reason == "Nothing was timed before workers were needed."
+    with shoal.make(WalkingEnv, 3, backend="serial") as plain:
+        assert not difference(observation, plain.reset(seed=3)[0])
+        assert not difference(again, plain.step([0, 1, 2]))
+
+
+def test_a_first_environment_is_made_only_once() -> None:
+    CostlyEnv.made = 0
+    with shoal.make(CostlyEnv, 3) as envs:
+        envs.reset()
+        assert CostlyEnv.made == 3
+
+
+@pytest.mark.parametrize("how", ["step_async", "send", "send_reset"])
+def test_who_wants_something_meanwhile_gets_workers(how: str) -> None:
+    with shoal.make(WalkingEnv, 3) as envs, shoal.make(WalkingEnv, 3, backend="serial") as plain:
+        for each in (envs, plain):
+            each.reset(seed=3)
+            each.set_attr("start", 5.0)
+            each.step([0, 1, 2])
+        results: list[Any] = []
+        for each in (envs, plain):
+            if how == "step_async":
+                each.step_async([0, 1, 2])
+                results.append(each.step_wait())
+            else:
+                each.send([0, 1, 2]) if how == "send" else each.send_reset(seed=8)
+                batch = each.recv(min_envs=3)
+                results.append([part[np.argsort(batch.env_ids)] for part in batch[:-1]])
+        assert not difference(results[0], results[1])
+        assert envs._trial is None
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"num_workers": 2}, {"start_method": "fork"}, {"on_fault": "truncate"}, {"step_timeout": 9.0},
+        {"timeouts": {"reset": 9.0}}, {"max_worker_episodes": 99}, {"max_worker_memory": "2 GB"}, {"in_process": [0]},
+        {"isolate_rng": True},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_who_asks_for_what_only_workers_have_gets_them_at_once(keywords: dict[str, Any]) -> None:
+    with shoal.make(WalkingEnv, 3, **keywords) as envs:
+        assert envs.plan.backend == "shm"
+        assert envs._trial is None
+
+
+def test_text_moves_too() -> None:
+    with shoal.make(TextEnv, 3) as envs, shoal.make(TextEnv, 3, backend="serial") as plain:
+        expected = rollout(plain, 20)
+        envs.action_space.seed(7)
+        found: list[Any] = [envs.reset(seed=7)]
+        for number in range(20):
+            if number == 5:
+                envs._move(envs._asked.__class__(backend="shm"), "for a test")
+            found.append(envs.step(envs.action_space.sample()))
+        assert envs.plan.backend == "shm"
+    assert not difference(found, expected)
+
+
+class FickleEnv(CostlyEnv):
+    """Never the same twice."""
+
+    def step(self, action: Any) -> Any:
+        observation, _, *rest = super().step(action)
+        return observation, float(time.perf_counter_ns()), *rest
+
+
+def test_what_cannot_be_repeated_stays_with_a_warning() -> None:
+    with shoal.make(FickleEnv, 4, computing=2e-3) as envs:
+        with pytest.warns(RuntimeWarning, match="all environments run in this process, .*gave another result than"):
+            play_until_decided(envs)
+        assert (envs.plan.backend, envs.worker_pids) == ("serial", ())
+        assert "But they cannot run elsewhere" in envs.plan.reason
+        assert envs.step([1, 1, 1, 1])[0].shape == (4, 3)
+
+
+def test_where_no_process_can_be_started_it_stays_with_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.warns(
+        RuntimeWarning, match="all environments run in this process, .*refuses another process"
+    ) as warned:
+        envs = shoal.make(WalkingEnv, 4)
+    assert len(warned) == 1
+    assert warned[0].filename == __file__
+    with envs:
+        assert envs.plan.backend == "serial"
+        assert "no worker process could be started" in envs.plan.reason
+        envs.reset()
+
+
+def test_a_world_stays() -> None:
+    with shoal.make("shoal/FrozenLake-v0", 4) as envs:
+        assert (envs.plan.backend, envs.plan.reason) == (
+            "serial",
+            "A batched world steps all its environments in one call.",
+        )
+
+
+def test_close_and_errors_work_while_it_is_open() -> None:
+    envs = shoal.make(WalkingEnv, 3)
+    with pytest.raises(shoal.ResetNeeded):
+        envs.step([0, 0, 0])
+    envs.reset()
+    with pytest.raises(shoal.InvalidAction):
+        envs.step([0, 0])
+    envs.close()
+    with pytest.raises(shoal.Closed):
+        envs.step([0, 0, 0])
+    with pytest.raises(shoal.Closed):
+        envs.step_async([0, 0, 0])
+
+
+def measured(num_envs: int, microseconds: float, **keywords: Any) -> Measured:
+    seconds = num_envs * microseconds * 1e-6
+    return Measured(
+        **{"num_envs": num_envs, "seconds": seconds, "computing_seconds": seconds, "waiting_seconds": 0.0}
+        | {"result_nbytes": 100 * num_envs, "infos": 0.0}
+        | keywords
+    )
+
+
+@pytest.mark.parametrize(
+    ("num_envs", "microseconds", "cpus", "backend", "workers"),
+    [
+        (2, 1, 2, "serial", 1),
+        (200, 0.5, 2, "serial", 1),
+        (20, 50, 2, "shm", 2),
+        (300, 5, 2, "shm", 2),
+        (3, 2000, 64, "shm", 3),
+        (64, 300, 16, "shm", 16),
+    ],
+)
+def test_the_forecast(num_envs: int, microseconds: float, cpus: int, backend: str, workers: int) -> None:
+    data = measured(num_envs, microseconds)
+    choice = Verdict(data, forecasts(data, cpus), cpus).choice
+    assert (choice.backend, choice.num_workers) == (backend, workers)
+
+
+def test_threads_of_blas_are_seen() -> None:
+    data = measured(20, 300, computing_seconds=0.012)
+    assert "keep 2.0 processors busy" in Verdict(data, forecasts(data, 2), 2).reason
+    assert "workers get one thread each" in Verdict(data, forecasts(data, 2), 2).reason
+    data = measured(2, 1, computing_seconds=4e-6)
+    assert "set OMP_NUM_THREADS=1 and compare" in Verdict(data, forecasts(data, 2), 2).reason
+
+
+def test_durations_are_readable() -> None:
+    assert [trial._duration(seconds) for seconds in (2.5, 0.0123, 45e-6, 5e-7)] == [
+        "2.5 s",
+        "12.3 ms",
+        "45 µs",
+        "0.5 µs",
+    ]
+
+
+class BrokenEnv(WalkingEnv):
+    made = 0
+
+    def __init__(self) -> None:
+        BrokenEnv.made += 1
+        raise ValueError("no such map")
+
+
+def test_what_cannot_be_made_is_reported_as_on_any_backend_and_made_once() -> None:
+    with pytest.raises(shoal.EnvError, match="environment 0 .*no such map") as caught:
+        shoal.make(BrokenEnv, 3)
+    assert isinstance(caught.value, ValueError)
+    assert BrokenEnv.made == 1
+
+
+def test_a_recording_goes_on_after_a_move() -> None:
+    with shoal.make(WalkingEnv, 3) as envs:
+        envs.reset(seed=0)
+        recording = envs.record_arrivals()
+        envs.send([0, 1, 2])
+        assert envs.plan.backend == "shm"
+        envs.recv(min_envs=3)
+        assert sorted(row for arrived in recording for row in arrived) == [0, 1, 2]
+
+
+class OnlyHereEnv(CostlyEnv):
+    """Cannot be made in another process."""
+
+    def __init__(self, computing: float, home: int) -> None:
+        super().__init__(computing)
+        if os.getpid() != home:
+            raise OSError("the port is in use")
+
+
+def test_what_cannot_be_made_elsewhere_stays_with_a_warning() -> None:
+    with shoal.make(functools.partial(OnlyHereEnv, 2e-3, os.getpid()), 4) as envs:
+        with pytest.warns(RuntimeWarning, match="all environments run in this process, .*the port is in use") as warned:
+            found = play_until_decided(envs)
+        assert len(warned) == 1
+        assert envs.plan.backend == "serial"
+        assert not envs.closed
+    assert not difference(found, same_played({"computing": 2e-3}, 4, len(found) - 1))
+
+
+def test_an_interrupted_move_leaves_everything_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    with shoal.make(WalkingEnv, 3) as envs, shoal.make(WalkingEnv, 3, backend="serial") as plain:
+        for each in (envs, plain):
+            each.reset(seed=3)
+            each.step([0, 1, 2])
+        with monkeypatch.context() as patched:
+            patched.setattr(Supervisor, "follow", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                envs.step_async([2, 2, 2])
+        assert (envs.plan.backend, envs._pending, envs.closed) == ("serial", None, False)
+        assert not difference(envs.step([2, 1, 0]), plain.step([2, 1, 0]))
+
+
+def interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_who_saves_or_branches_can_do_so_later_too() -> None:
+    with shoal.make(CostlyEnv, 4) as envs:
+        envs.reset(seed=0)
+        saved = envs.state_dict()
+        found = play_until_decided(envs)
+        assert (envs.plan.backend, envs.on_fault) == ("serial", "restore")
+        assert len(found) > 20
+        envs.load_state_dict(saved)
+        envs.fork(0, [1])
+
+
+def test_threads_write_nothing_down() -> None:
+    with shoal.make(CostlyEnv, 6, waiting=5e-3) as envs:
+        play_until_decided(envs)
+        assert (envs.plan.backend, envs.on_fault) == ("threads", "raise")
+        assert isinstance(envs._pool.backend, ThreadsBackend)
+
+
+def test_what_is_no_factory_is_refused_before_anything_is_made() -> None:
+    CostlyEnv.made = 0
+    wrong: Any = [CostlyEnv, 3]
+    with pytest.raises(shoal.ConfigurationError, match=r"env_fns\[1\] is not a callable that makes an environment"):
+        shoal.ParallelEnv(wrong)
+    assert CostlyEnv.made == 0
+
+
+def test_the_time_between_making_and_resetting_does_not_count() -> None:
+    with shoal.make(CostlyEnv, 4) as envs:
+        time.sleep(trial.SLOW_TO_BEGIN + 0.1)
+        envs.reset()
+        envs.step([0, 0, 0, 0])
+        assert envs._trial is not None
