@@ -264,16 +264,16 @@ def measured(num_envs: int, microseconds: float, **keywords: Any) -> Measured:
 )
 def test_the_forecast(num_envs: int, microseconds: float, cpus: int, backend: str, workers: int) -> None:
     data = measured(num_envs, microseconds)
-    choice = Verdict(data, forecasts(data, cpus), cpus).choice
+    choice = Verdict(data, forecasts(data, cpus)).choice
     assert (choice.backend, choice.num_workers) == (backend, workers)
 
 
 def test_threads_of_blas_are_seen() -> None:
     data = measured(20, 300, computing_seconds=0.012)
-    assert "keep 2.0 processors busy" in Verdict(data, forecasts(data, 2), 2).reason
-    assert "workers get one thread each" in Verdict(data, forecasts(data, 2), 2).reason
+    assert "keep 2.0 processors busy" in Verdict(data, forecasts(data, 2)).reason
+    assert "workers get one thread each" in Verdict(data, forecasts(data, 2)).reason
     data = measured(2, 1, computing_seconds=4e-6)
-    assert "set OMP_NUM_THREADS=1 and compare" in Verdict(data, forecasts(data, 2), 2).reason
+    assert "set OMP_NUM_THREADS=1 and compare" in Verdict(data, forecasts(data, 2)).reason
 
 
 def test_durations_are_readable() -> None:

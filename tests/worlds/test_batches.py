@@ -291,6 +291,14 @@ def test_actions_in_double_precision_are_those_of_the_space(backend: str, width:
         assert all((envs.step(each)[0] == seen).all() for each, seen in zip(actions, expected, strict=True))
 
 
+def test_actions_out_of_bounds_are_the_rules_business_together_and_alone() -> None:
+    both: list[dict[str, Any]] = [{}, {"tasks": [1, 2, 3]}]
+    for keywords in both:  # with tasks, rows are stepped one by one
+        with shoal.make(DriftEnv, 3, backend="serial", **keywords) as envs:
+            envs.reset(seed=0)
+            assert envs.step(np.full((3, 1), 5.0))[0].tolist() == [[5.0]] * 3
+
+
 def test_what_a_rule_raises_arrives_as_from_any_environment(backend: str) -> None:
     with shoal.make(DriftEnv, 3, backend=backend) as envs:
         envs.reset(seed=0)

@@ -103,12 +103,10 @@ class FrozenLake(World):
         """The map with the walker: letters, or squares of 16 x 16 pixels."""
         position = divmod(int(row.position), self.desc.shape[1])
         if self.render_mode == "ansi":
-            lines = [["".join(map(bytes.decode, line))] for line in self.desc]
-            letters = [list(line[0]) for line in lines]
-            letters[position[0]][position[1]] = f"[{letters[position[0]][position[1]]}]"
-            return "\n".join(
-                "".join(f" {letter} " if len(letter) == 1 else letter for letter in line) for line in letters
-            )
+            cells = [[f" {letter.decode()} " for letter in line] for line in self.desc.tolist()]
+            row_number, column = position
+            cells[row_number][column] = f"[{cells[row_number][column].strip()}]"
+            return "\n".join(map("".join, cells))
         return _picture(self.desc, position)
 
 

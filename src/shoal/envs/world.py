@@ -22,13 +22,13 @@ from gymnasium import spaces
 
 from shoal.envs.chance import STREAM, key_of
 from shoal.envs.compiling import for_types_of, loop_over_rows, rule
+from shoal.vector.batched import DISABLED, NEXT_STEP, SAME_STEP
 from shoal.vector.errors import ConfigurationError
 from shoal.vector.layout import Array
 
 if TYPE_CHECKING:
     from shoal.envs.world_env import RowEnv
 
-NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2
 UNLIMITED = 2**62
 _CLOCK = (("episode", "i8"), ("origin", "i8"), ("steps", "i8"), ("is_due", "?"))
 """The episode's number, how many numbers had been drawn before it, its steps, and whether the next step begins another."""
@@ -81,7 +81,7 @@ def make_begin_loop(begin_row: Any, observe_row: Any, digest: int) -> Callable[.
     """The loop that begins an episode in every row."""
 
     def begin_rows(tables: Any, rows: Any, infos: Any, index: Any, observations: Any) -> None:
-        for i in index[0 * digest :]:
+        for i in index[0 * digest :]:  # all of them; the digest makes this another function
             row = rows[i]
             note_beginning(row)
             begin_row(tables, row, infos[i])

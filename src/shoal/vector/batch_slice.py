@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, MutableSet
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import AutoresetMode
 
-from shoal.vector.batched import MakeRows
+from shoal.vector.batched import SAME_STEP, MakeRows
 from shoal.vector.failures import Failure
 from shoal.vector.infos import Columns, by_environment
 from shoal.vector.layout import Arena, Array, Rows
@@ -23,8 +22,6 @@ from shoal.vector.slices import Counters, Finished, LoopSlice, Progress, census_
 from shoal.vector.starts import KNOWN, WORD, Past, Start, quiet_seed
 from shoal.vector.tasks import TaskSource
 
-MODES = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
-SAME_STEP = 1
 ALL = slice(None)
 
 

@@ -11,9 +11,18 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import gymnasium
+from gymnasium.vector import AutoresetMode
 
 from shoal.vector.layout import Array
 from shoal.vector.messages import EnvFn
+
+NEXT_STEP, SAME_STEP, DISABLED = 0, 1, 2
+"""When a row begins its next episode, as compiled rules are told."""
+MODES = {
+    AutoresetMode.NEXT_STEP: NEXT_STEP,
+    AutoresetMode.SAME_STEP: SAME_STEP,
+    AutoresetMode.DISABLED: DISABLED,
+}
 
 
 class Rows(Protocol):

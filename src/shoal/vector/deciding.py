@@ -15,7 +15,7 @@ from shoal.vector.cpus import usable_cpus
 from shoal.vector.engine import Engine
 from shoal.vector.face import check_factories
 from shoal.vector.messages import EnvFn
-from shoal.vector.plan import processes_pay_for_themselves
+from shoal.vector.plan import could_run_at_once
 from shoal.vector.runner import Runner
 from shoal.vector.step_clock import StepClock
 from shoal.vector.supervisor import Supervisor
@@ -162,14 +162,5 @@ class Deciding(Branching):
 
 def _is_open(env_fns: Sequence[EnvFn], engine: Engine) -> bool:
     """Whether nothing was asked for that decides the matter."""
-    return (
-        engine.backend == "auto"
-        and all(
-            value is None for value in (engine.num_workers, engine.start_method, engine.on_fault, engine.replayable)
-        )
-        and all(value is None for value in (engine.step_timeout, engine.timeouts))
-        and all(value is None for value in (engine.max_worker_memory, engine.max_worker_episodes))
-        and not engine.in_process
-        and not engine.isolate_rng
-        and processes_pay_for_themselves(len(env_fns))
-    )
+    undecided = Engine(pin_workers=engine.pin_workers)
+    return replace(engine, in_process=tuple(engine.in_process)) == undecided and could_run_at_once(len(env_fns))

@@ -81,7 +81,7 @@ def _choose(num_envs: int, num_workers: int | None) -> tuple[str, str]:
     return "shm", f"{num_envs} environments on {cpus} processors"
 
 
-def processes_pay_for_themselves(num_envs: int) -> bool:
+def could_run_at_once(num_envs: int) -> bool:
     """Whether several environments could run at the same time here."""
     return num_envs > 1 and usable_cpus() > 1 and not processes_unavailable()
 

@@ -16,8 +16,8 @@ from typing import Any
 from gymnasium.vector import AutoresetMode
 
 from shoal.vector.actions import ActionReader
-from shoal.vector.batch_slice import MODES, BatchSlice
-from shoal.vector.batched import rows_maker
+from shoal.vector.batch_slice import BatchSlice
+from shoal.vector.batched import MODES, rows_maker
 from shoal.vector.captures import dump_states, load_state, load_states
 from shoal.vector.digests import Digester, add_loose
 from shoal.vector.layout import Arena, Rows, as_index, private_arena

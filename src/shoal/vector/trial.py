@@ -78,14 +78,14 @@ class Trial:
             result_nbytes=result_nbytes,
             infos=self._infos / steps,
         )
-        return Verdict(measured, forecasts(measured, self._cpus), self._cpus)
+        return Verdict(measured, forecasts(measured, self._cpus))
 
 
 class Verdict:
     """What the first steps were like, and what follows from that."""
 
-    def __init__(self, measured: Measured, ways: Sequence[Forecast], cpus: int) -> None:
-        self._measured, self._cpus = measured, cpus
+    def __init__(self, measured: Measured, ways: Sequence[Forecast]) -> None:
+        self._measured = measured
         quickest = ways[0]
         here = next(way for way in ways if way.backend == "serial")
         self.choice = quickest if quickest.seconds < WORTH_MOVING * here.seconds else here
