@@ -14,9 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from shoal.vector.backends.base import Addressed, Recipe
+from shoal.vector.backends.base import Addressed
 from shoal.vector.layout import Arena, as_index, private_arena
-from shoal.vector.messages import EACH, Arrival, Attachment, Command, Death, Event, Op, Outcome, Reply, one_by_one
+from shoal.vector.messages import (
+    EACH,
+    Arrival,
+    Attachment,
+    Command,
+    Death,
+    Event,
+    Op,
+    Outcome,
+    Recipe,
+    Reply,
+    one_by_one,
+)
 from shoal.vector.runner import Runner
 
 
@@ -40,7 +52,7 @@ class SimulatedWorker:
 
     def employ(self, recipe: Recipe) -> None:
         self.rows = recipe.rows
-        self.runner = Runner(recipe.rows, recipe.env_fns, self.progress, in_process=True, entropy=recipe.entropy)
+        self.runner = Runner(recipe, self.progress, in_process=True)
 
 
 class SimulatedBackend:

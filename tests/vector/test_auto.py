@@ -14,11 +14,10 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 import shoal
-from shoal.vector import step_clock, trial
+from shoal.vector import step_clock, trial, wording
 from shoal.vector.backends import make_backend
 from shoal.vector.backends.serial import SerialBackend
-from shoal.vector.backends.threads import ThreadsBackend
-from shoal.vector.forecast import Measured, forecasts
+from shoal.vector.forecast import Measured, forecasts, slowness
 from shoal.vector.supervisor import Supervisor
 from shoal.vector.trial import Verdict
 from tests.comparing import difference, rollout
@@ -95,7 +94,7 @@ def test_what_costs_little_stays_and_no_worker_is_started(monkeypatch: pytest.Mo
     with shoal.make(CostlyEnv, 4) as envs:
         found = play_until_decided(envs)
         assert (envs.plan.backend, envs.on_fault) == ("serial", "raise")
-        assert envs.plan.reason.startswith("A step of one environment takes 0.")
+        assert envs.plan.reason.startswith("A step of one environment takes ")
         assert envs.plan.reason.endswith("which is not worth it.")
         assert isinstance(envs._pool.backend, SerialBackend), "nothing is written down any more"
     assert started == ["serial"]
@@ -106,8 +105,10 @@ def test_what_waits_gets_a_thread_each() -> None:
     keywords: dict[str, Any] = {"waiting": 5e-3}
     with shoal.make(CostlyEnv, 6, **keywords) as envs:
         found = play_until_decided(envs)
-        assert (envs.plan.backend, envs.plan.num_workers) == ("threads", 6)
-        assert "% of it waiting" in envs.plan.reason
+        plan = envs.plan
+        assert (plan.backend, plan.num_workers, plan.threads_per_worker) == ("shm", 2, 3)
+        assert "% of it waiting" in plan.reason
+        assert "2 worker processes with 3 threads each" in plan.reason
     assert not difference(found, same_played(keywords, 6, len(found) - 1))
 
 
@@ -138,24 +139,36 @@ def test_a_first_environment_is_made_only_once() -> None:
         assert CostlyEnv.made == 3
 
 
-@pytest.mark.parametrize("how", ["step_async", "send", "send_reset"])
-def test_who_wants_something_meanwhile_gets_workers(how: str) -> None:
-    with shoal.make(WalkingEnv, 3) as envs, shoal.make(WalkingEnv, 3, backend="serial") as plain:
+@pytest.mark.parametrize("how", ["step_async", "all at once", "halves", "parts"])
+def test_who_wants_something_meanwhile_is_timed_too_and_gets_workers(how: str) -> None:
+    with shoal.make(CostlyEnv, 4, computing=2e-3) as envs, shoal.make(CostlyEnv, 4, backend="serial") as plain:
         for each in (envs, plain):
             each.reset(seed=3)
             each.set_attr("start", 5.0)
-            each.step([0, 1, 2])
-        results: list[Any] = []
-        for each in (envs, plain):
+        if how == "halves":
+            envs.send([1] * 4)
+        parts = envs.split(2)
+        for _ in range(20):
+            expected = plain.step([1] * 4)
+            found: list[Any] = []
             if how == "step_async":
-                each.step_async([0, 1, 2])
-                results.append(each.step_wait())
+                envs.step_async([1] * 4)
+                found.append((range(4), *envs.step_wait()))
+            elif how == "all at once":
+                envs.send([1] * 4)
+                found.append(envs.recv(min_envs=4))
+            elif how == "halves":
+                for _ in range(2):
+                    batch = envs.recv(env_ids=[0, 1] if not found else [2, 3])
+                    found.append(batch)
+                    envs.send([1, 1], batch.env_ids)
             else:
-                each.send([0, 1, 2]) if how == "send" else each.send_reset(seed=8)
-                batch = each.recv(min_envs=3)
-                results.append([part[np.argsort(batch.env_ids)] for part in batch[:-1]])
-        assert not difference(results[0], results[1])
-        assert envs._trial is None
+                found.extend((part.env_ids, *part.step([1, 1])) for part in parts)
+            for env_ids, *results in found:
+                its = [values[list(env_ids)] for values in expected[:4]]
+                assert not difference(results[:4], its)
+        assert (envs.plan.backend, envs._trial) == ("shm", None)
+        assert "A step of one environment takes" in envs.plan.reason
 
 
 @pytest.mark.parametrize(
@@ -268,6 +281,30 @@ def test_the_forecast(num_envs: int, microseconds: float, cpus: int, backend: st
     assert (choice.backend, choice.num_workers) == (backend, workers)
 
 
+@pytest.mark.parametrize(
+    ("num_envs", "overlaps", "cpus", "workers", "threads"),
+    [(32, False, 2, 2, 16), (2, False, 2, 2, 1), (1000, False, 2, 2, 256), (64, False, 16, 16, 4), (64, True, 2, 1, 1)],
+)
+def test_the_forecast_for_steps_that_wait(num_envs: int, overlaps: bool, cpus: int, workers: int, threads: int) -> None:
+    waiting = 4.9e-3 * (1 if overlaps else num_envs)
+    data = measured(num_envs, 5000, seconds=waiting * 50 / 49, waiting_seconds=waiting, overlaps=overlaps)
+    choice = Verdict(data, forecasts(data, cpus)).choice
+    assert (choice.num_workers, choice.threads_per_worker) == (workers, threads)
+
+
+def test_coroutines_that_compute_much_move_to_workers() -> None:
+    data = measured(64, 0, seconds=20e-3, waiting_seconds=5e-3, overlaps=True)
+    choice = Verdict(data, forecasts(data, 2)).choice
+    assert (choice.backend, choice.threads_per_worker) == ("shm", 1)
+
+
+def test_a_slow_machine_makes_signals_slow_too() -> None:
+    data = measured(32, 8)
+    assert Verdict(data, forecasts(data, 2)).choice.backend == "shm"
+    assert Verdict(data, forecasts(data, 2, slowness=2.0)).choice.backend == "serial"
+    assert 0.2 < slowness() < 50
+
+
 def test_threads_of_blas_are_seen() -> None:
     data = measured(20, 300, computing_seconds=0.012)
     assert "keep 2.0 processors busy" in Verdict(data, forecasts(data, 2)).reason
@@ -277,7 +314,7 @@ def test_threads_of_blas_are_seen() -> None:
 
 
 def test_durations_are_readable() -> None:
-    assert [trial._duration(seconds) for seconds in (2.5, 0.0123, 45e-6, 5e-7)] == [
+    assert [wording.duration(seconds) for seconds in (2.5, 0.0123, 45e-6, 5e-7)] == [
         "2.5 s",
         "12.3 ms",
         "45 µs",
@@ -300,14 +337,36 @@ def test_what_cannot_be_made_is_reported_as_on_any_backend_and_made_once() -> No
     assert BrokenEnv.made == 1
 
 
+class SlowResetEnv(WalkingEnv):
+    """Takes its time to begin."""
+
+    def reset(self, **keywords: Any) -> Any:
+        time.sleep(0.02)
+        return super().reset(**keywords)
+
+
+def test_beginnings_are_not_taken_for_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "SLOW_TO_BEGIN", 10.0)
+    with shoal.make(SlowResetEnv, 4) as envs:
+        first, second = envs.split(2)
+        for _ in range(3):
+            for part in (first, second):
+                part.reset()
+            for _ in range(3):
+                first.step([1, 1])
+                second.step([1, 1])
+        assert envs.plan.backend == "serial"
+
+
 def test_a_recording_goes_on_after_a_move() -> None:
-    with shoal.make(WalkingEnv, 3) as envs:
+    with shoal.make(CostlyEnv, 3, computing=5e-3) as envs:
         envs.reset(seed=0)
         recording = envs.record_arrivals()
-        envs.send([0, 1, 2])
+        for _ in range(12):
+            envs.send([0, 1, 2])
+            envs.recv(min_envs=3)
         assert envs.plan.backend == "shm"
-        envs.recv(min_envs=3)
-        assert sorted(row for arrived in recording for row in arrived) == [0, 1, 2]
+        assert sorted(row for arrived in recording for row in arrived) == sorted([0, 1, 2] * 12)
 
 
 class OnlyHereEnv(CostlyEnv):
@@ -336,6 +395,7 @@ def test_an_interrupted_move_leaves_everything_as_it_was(monkeypatch: pytest.Mon
             each.step([0, 1, 2])
         with monkeypatch.context() as patched:
             patched.setattr(Supervisor, "follow", interrupt)
+            patched.setattr(trial.Trial, "is_over", True)
             with pytest.raises(KeyboardInterrupt):
                 envs.step_async([2, 2, 2])
         assert (envs.plan.backend, envs._pending, envs.closed) == ("serial", None, False)
@@ -357,13 +417,6 @@ def test_who_saves_or_branches_can_do_so_later_too() -> None:
         envs.fork(0, [1])
 
 
-def test_threads_write_nothing_down() -> None:
-    with shoal.make(CostlyEnv, 6, waiting=5e-3) as envs:
-        play_until_decided(envs)
-        assert (envs.plan.backend, envs.on_fault) == ("threads", "raise")
-        assert isinstance(envs._pool.backend, ThreadsBackend)
-
-
 def test_what_is_no_factory_is_refused_before_anything_is_made() -> None:
     CostlyEnv.made = 0
     wrong: Any = [CostlyEnv, 3]
@@ -374,7 +427,7 @@ def test_what_is_no_factory_is_refused_before_anything_is_made() -> None:
 
 def test_the_time_between_making_and_resetting_does_not_count() -> None:
     with shoal.make(CostlyEnv, 4) as envs:
-        time.sleep(trial.SLOW_TO_BEGIN + 0.1)
+        time.sleep(4 * trial.SLOW_TO_BEGIN + 0.1)
         envs.reset()
         envs.step([0, 0, 0, 0])
         assert envs._trial is not None

@@ -51,7 +51,29 @@ def test_the_control_groups_quota_is_read(tmp_path: Path, files: dict[str, str],
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert cpus._cgroup_quota(tmp_path) == expected
+    assert cpus._cgroup_quota(tmp_path, tmp_path / "none") == expected
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "expected"),
+    [
+        ("0::/pod/job\n", {"pod/job/cpu.max": "max 100000", "pod/cpu.max": "250000 100000"}, 2.5),
+        ("0::/pod/job\n", {"pod/job/cpu.max": "50000 100000", "pod/cpu.max": "250000 100000"}, 0.5),
+        ("0::/pod/job\n", {"other/cpu.max": "50000 100000"}, None),
+        ("0::/../outside\n", {"cpu.max": "150000 100000"}, 1.5),
+        (
+            "4:cpu,cpuacct:/box\n2:memory:/elsewhere\n0::/\n",
+            {"cpu/box/cpu.cfs_quota_us": "300000", "cpu/box/cpu.cfs_period_us": "100000"},
+            3.0,
+        ),
+    ],
+)
+def test_quotas_of_nested_groups_count(tmp_path: Path, own: str, files: dict[str, str], expected: float | None) -> None:
+    (tmp_path / "own").write_text(own)
+    for name, text in files.items():
+        (tmp_path / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "groups" / name).write_text(text)
+    assert cpus._cgroup_quota(tmp_path / "groups", tmp_path / "own") == expected
 
 
 def test_a_quota_limits_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,15 @@ class ActionWriter:
 
     def write_some(self, actions: Any, rows: list[int]) -> Written:
         """As :meth:`write`, with one action for each of these environments."""
+        if (
+            self._only is not None
+            and type(actions) is np.ndarray
+            and actions.dtype is self._only.dtype
+            and actions.shape == (len(rows), *self._only_shape[1:])
+            and self._only_in_range(actions)
+        ):
+            self._only_target[rows] = actions
+            return NOTHING_MORE
         ignored = self._ignored
         batch = Batch(len(rows), None if ignored is None else lambda: ignored()[rows])
         self._check(actions, batch)

@@ -20,6 +20,7 @@ from shoal.vector.messages import EnvFn, Outcome
 from shoal.vector.observations import ObservationWriter
 from shoal.vector.slices import Counters, Finished, LoopSlice, Progress, census_of
 from shoal.vector.starts import KNOWN, WORD, Past, Start, quiet_seed
+from shoal.vector.step_clock import UNTIMED
 from shoal.vector.tasks import TaskSource
 
 ALL = slice(None)
@@ -108,7 +109,8 @@ class BatchSlice(LoopSlice):
         begun = places[batch.state.is_due[places]] if origins is not None else None
         self._progress[0] = self.rows.start + int(places[0]) + 1
         try:
-            num_ended = batch.step(places, actions, mode)
+            with self.clock or UNTIMED:
+                num_ended = batch.step(places, actions, mode)
         except self._caught as error:
             # Nobody knows in which row, and how far the others got, so all of them have to be reset.
             rows = [self.rows[place] for place in places.tolist()]

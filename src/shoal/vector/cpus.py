@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -33,16 +34,40 @@ def own_processors(num_workers: int) -> list[int]:
     return available if len(available) == num_workers == usable_cpus() > 1 else []
 
 
-def _cgroup_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """The quota in processors, of version 2 or 1 of the interface; ``None`` without a limit."""
+def _cgroup_quota(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float | None:
+    """The smallest quota, in processors, of this process's control groups; ``None`` without a limit."""
+    found = [quota for group in _own_groups(root, own) if (quota := _quota_of(group)) is not None]
+    return min(found, default=None)
+
+
+def _own_groups(root: Path, own: Path) -> Iterator[Path]:
+    """The folders of the groups that this process is in, each with all above it, of both versions of the interface."""
     try:
-        quota, period = (root / "cpu.max").read_text().split()
+        lines = own.read_text().splitlines()
+    except OSError:
+        lines = []
+    # A container may see its own group as the root, whatever it is called outside.
+    tops = {root: "", root / "cpu": ""}
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            tops[root] = path
+        elif "cpu" in controllers.split(","):
+            tops[root / "cpu"] = path
+    for top, path in tops.items():
+        group = top / path.lstrip("/")
+        yield from (group, *(above for above in group.parents if above == top or top in above.parents))
+
+
+def _quota_of(group: Path) -> float | None:
+    try:
+        quota, period = (group / "cpu.max").read_text().split()
         return None if quota == "max" else float(quota) / float(period)
     except (OSError, ValueError):
         pass
     try:
-        limit = float((root / "cpu" / "cpu.cfs_quota_us").read_text())
-        length = float((root / "cpu" / "cpu.cfs_period_us").read_text())
+        limit = float((group / "cpu.cfs_quota_us").read_text())
+        length = float((group / "cpu.cfs_period_us").read_text())
     except (OSError, ValueError):
         return None
     return limit / length if limit > 0 and length > 0 else None

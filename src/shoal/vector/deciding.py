@@ -14,6 +14,9 @@ from shoal.vector.caller import warn_caller
 from shoal.vector.cpus import usable_cpus
 from shoal.vector.engine import Engine
 from shoal.vector.face import check_factories
+from shoal.vector.first_ready import Batch
+from shoal.vector.flights import Flights
+from shoal.vector.infos import num_informed
 from shoal.vector.messages import EnvFn
 from shoal.vector.plan import could_run_at_once
 from shoal.vector.runner import Runner
@@ -69,7 +72,7 @@ class Deciding(Branching):
         self.plan = replace(self.plan, reason=UNDECIDED)
         (runner,) = self._runners()
         runner.slice.clock = StepClock()
-        self._trial = Trial(self.num_envs, usable_cpus(), runner.slice.clock)
+        self._trial = Trial(self.num_envs, usable_cpus(), runner.slice.clock, overlaps=runner.slice.overlaps)
         self._trial.note_beginning(time.perf_counter() - begin)
 
     def _runners(self) -> list[Runner]:
@@ -77,9 +80,19 @@ class Deciding(Branching):
         return runners
 
     def _decide_before_flight(self) -> None:
-        """Who wants something to happen meanwhile has no use for a loop in this process."""
-        if self._trial is not None and not self.closed and self._pending is None:
+        """Who wants something to happen meanwhile has little use for a loop in this process; but first it must be timed."""
+        trial = self._trial
+        if trial is None or self.closed or self._pending is not None:
+            return
+        if trial.is_over:
+            self._flights.land()  # here nothing happens unless it is waited for, so nobody is in the middle of anything
             self._decide()
+
+    def _note_received(self, batch: Batch, *, has_begun: bool) -> None:
+        if self._trial is not None and has_begun:
+            self._trial.forget_some()
+        elif self._trial is not None:
+            self._trial.note_some(len(batch.env_ids), num_informed(batch.info))
 
     def _decide(self) -> None:
         """Stay or move, by what has been seen so far."""
@@ -93,7 +106,15 @@ class Deciding(Branching):
             self._stay(verdict.reason)
         else:
             choice = verdict.choice
-            self._move(replace(self._asked, backend=choice.backend, num_workers=choice.num_workers), verdict.reason)
+            threads = choice.threads_per_worker if choice.threads_per_worker > 1 else None
+            engine = replace(
+                self._asked, backend=choice.backend, num_workers=choice.num_workers, threads_per_worker=threads
+            )
+            self._move(engine, verdict.reason)
+
+    @property
+    def _is_undecided(self) -> bool:
+        return self._trial is not None
 
     def _journaled(self, name: str) -> Supervisor:
         if self._trial is not None:
@@ -122,6 +143,7 @@ class Deciding(Branching):
     def _move(self, engine: Engine, reason: str) -> None:
         """Make the environments again elsewhere, and let them do again what they have done."""
         before, old, flights = self.__dict__.copy(), self._pool, self._flights
+        self._flights = Flights(old)  # who has arrived and was not received will be received from where all go on
         results, loose = [array.copy() for array in old.arena.results], self._observations.loose_values()
         try:
             supervisor = super()._journaled("move")
@@ -142,8 +164,6 @@ class Deciding(Branching):
             return
         self._take_over(results, loose)
         self._flights.take_over(flights)
-        if self._pool.backend.in_process:
-            self._relieve()
         self.plan = replace(self.plan, reason=reason)
         before["_finalizer"].detach()
         old.close(1.0, quietly=True)

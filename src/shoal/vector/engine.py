@@ -23,6 +23,7 @@ class Engine:
 
     backend: str = "auto"
     num_workers: int | None = None
+    threads_per_worker: int | None = None
     start_method: str | None = None
     step_timeout: float | None = None
     timeouts: Mapping[str, float | None] | None = None

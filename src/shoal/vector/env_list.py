@@ -60,6 +60,7 @@ class EnvList(Branching):
         turn: Turn | None = None,
         backend: str = "auto",
         num_workers: int | None = None,
+        threads_per_worker: int | None = None,
         start_method: str | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.DISABLED,
         step_timeout: float | None = None,
@@ -85,6 +86,7 @@ class EnvList(Branching):
             Engine(
                 backend=backend,
                 num_workers=num_workers,
+                threads_per_worker=threads_per_worker,
                 start_method=start_method,
                 step_timeout=step_timeout,
                 pin_workers=pin_workers,

@@ -20,7 +20,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
@@ -36,6 +36,9 @@ from shoal.vector.supervisor import Supervisor
 from shoal.vector.tasks import rows_of
 from shoal.vector.wards import Stats
 
+if TYPE_CHECKING:
+    from shoal.vector.profile import Profiler
+
 CLOSE_SECONDS = 5.0
 
 
@@ -47,6 +50,7 @@ class Face:
     plan: Plan
     """Which backend and how many workers, and why."""
     step_timeout: float | None
+    _profiler: Profiler | None = None
 
     def _start(self, env_fns: Sequence[EnvFn], engine: Engine) -> None:
         self.closed = True  # until there is something to close
@@ -188,6 +192,37 @@ class Face:
         self._check_open()
         pid_of = getattr(self._pool.backend, "pid", None)
         return () if pid_of is None else tuple(pid_of(worker) for worker in range(self._pool.backend.num_workers))
+
+    def profile(self) -> Profiler:
+        """Find out where the time goes, in a ``with`` block around the loop.
+
+        ::
+
+            with envs.profile() as profile:
+                for _ in range(1000):
+                    observations, *_ = envs.step(policy(observations))
+            print(profile)
+            profile.save_picture("profile.png")
+
+        Costs nothing when it is not used, and little when it is.
+        """
+        from shoal.vector.profile import Profiler
+
+        self._check_open()
+        return Profiler(self)
+
+    def _ask_of(self, rows: list[int], function: Callable[..., Any]) -> tuple[Any, ...]:
+        """Call a function of these environments, of which some may have arrived and not been received."""
+        self._flights.land()
+        self._begin_call(rows, function, (), {}, is_read=True)
+        outcome = self._finish("call", None)
+        self._raise_failures(outcome)
+        return tuple(value for _, value in outcome.values)
+
+    @property
+    def _is_undecided(self) -> bool:
+        """Whether it is still open where environments will run."""
+        return False
 
     # -- closing -------------------------------------------------------------------------------------------------
 

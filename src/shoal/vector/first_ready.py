@@ -22,7 +22,7 @@ import numpy as np
 from shoal.vector.errors import AlreadyPending, WaitTimeout
 from shoal.vector.flights import Recording, Wanted
 from shoal.vector.layout import Array
-from shoal.vector.messages import Op, Outcome, Steps
+from shoal.vector.messages import Op, Outcome, Pace, Steps
 from shoal.vector.observations import LooseValues
 from shoal.vector.tasked import Tasked
 from shoal.vector.tasks import Options, Seeds, rows_of
@@ -57,12 +57,14 @@ class FirstReady(Tasked):
         """
         self._check_not_pending("send")
         self._decide_before_flight()
-        rows = rows_of(env_ids, self.num_envs)
+        self._send(actions, rows_of(env_ids, self.num_envs), Pace.ALONE)
+
+    def _send(self, actions: Any, rows: list[int], pace: Pace) -> None:
         self._flights.check_departure(rows)
         self._check_ready(rows)
         loose, wide = self._write_actions(actions, rows)
         payloads = {
-            worker: Steps(its, [entry for entry in loose if entry[0] in its] if loose else [], wide)
+            worker: Steps(its, [entry for entry in loose if entry[0] in its] if loose else [], wide, pace)
             for worker, its in self._by_worker(rows).items()
         }
         with self._interrupts:
@@ -88,20 +90,31 @@ class FirstReady(Tasked):
         with self._interrupts:
             self._pool.send(Op.RESET_EACH, resets)
             self._begin_episodes(rows)
-            self._flights.depart(rows)
+            self._flights.depart(rows, begins=True)
 
-    def recv(self, min_envs: int = 1, timeout: float | None = None, max_envs: int | None = None) -> Batch:
+    def recv(
+        self, min_envs: int = 1, timeout: float | None = None, max_envs: int | None = None, *, env_ids: Any = None
+    ) -> Batch:
         """Wait until ``min_envs`` environments are back, and return all that are, in the order of their arrival.
 
         Args:
             min_envs: how many to wait for.
             timeout: seconds to wait at most; afterwards :class:`WaitTimeout` is raised. Nothing is lost: call again.
             max_envs: return no more than so many; the others stay for the next time.
+            env_ids: instead of whoever is first, exactly these environments, in this order.
 
         If an environment raised, its exception is raised here. The others stay for the next time.
         """
+        if env_ids is not None:
+            return self._recv_exactly(rows_of(env_ids, self.num_envs), timeout)
         self._check_not_pending("recv")
-        wanted = self._flights.wanted(min_envs, max_envs)
+        return self._recv(self._flights.wanted(min_envs, max_envs), timeout)
+
+    def _recv_exactly(self, rows: list[int], timeout: float | None) -> Batch:
+        self._check_not_pending("recv")
+        return self._recv(self._flights.wanted_exactly(rows), timeout)
+
+    def _recv(self, wanted: Wanted, timeout: float | None) -> Batch:
         with self._interrupts:
             self._flights.wait(wanted, timeout)
             self._interrupts.heed()
@@ -165,11 +178,14 @@ class FirstReady(Tasked):
                 flights.look()
 
     def _receive(self, wanted: Wanted) -> Batch:
-        failed = self._flights.failed()
+        failed = self._flights.failed(wanted)
         if failed is not None:
             self._give_up([failure.env_index for failure in failed.failures])
             self._raise_failures(failed)
-        return self._batch(self._flights.hand_over(wanted))
+        outcomes = self._flights.hand_over(wanted)
+        batch = self._batch(outcomes)
+        self._note_received(batch, has_begun=self._flights.have_begun(outcomes))
+        return batch
 
     # -- what a face adds ----------------------------------------------------------------------------------------
 
@@ -187,6 +203,9 @@ class FirstReady(Tasked):
 
     def _decide_before_flight(self) -> None:
         """Environments are about to be sent off; now is the time to decide where they run, if that is open."""
+
+    def _note_received(self, batch: Batch, *, has_begun: bool) -> None:
+        """These are handed over, after a step, or some of them after a reset."""
 
     def _write_actions(self, actions: Any, rows: list[int]) -> tuple[LooseValues, tuple[int, ...]]:
         """Check the actions and write them where the runners find them."""

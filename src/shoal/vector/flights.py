@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from shoal.vector.errors import AlreadyPending, ConfigurationError, NothingPending, StateError, WaitTimeout
-from shoal.vector.messages import Arrival, Outcome
+from shoal.vector.messages import NOTHING, Arrival, Arrivals, Outcome
 from shoal.vector.pool import Pool
 
 Recording = list[list[int]]
@@ -30,12 +30,15 @@ class Flights:
         self._under_way: set[int] = set()
         self._arrived: dict[int, Outcome] = {}
         """In the order of their arrival."""
+        self._begun: set[int] = set()
+        """Those of them that were sent off to begin an episode."""
         self._recording: Recording | None = None
         self._to_replay: deque[list[int]] = deque()
 
     def take_over(self, other: Flights) -> None:
-        """Record and play back what another one was to, of which nobody is under way."""
+        """Go on where another one was, of which nobody is under way."""
         self._recording, self._to_replay = other._recording, other._to_replay
+        self._arrived, self._begun = other._arrived, other._begun
 
     def __bool__(self) -> bool:
         return bool(self._under_way or self._arrived)
@@ -59,19 +62,37 @@ class Flights:
                 "send",
             )
 
-    def depart(self, rows: Iterable[int]) -> None:
-        """These have been sent off."""
+    def depart(self, rows: Iterable[int], *, begins: bool = False) -> None:
+        """These have been sent off, to take a step or to begin an episode."""
         self._under_way.update(rows)
+        if begins:
+            self._begun.update(rows)
 
     def look(self, timeout: float | None = 0.0, wanted: int = 1) -> None:
         """See who has arrived, waiting for ``timeout`` seconds if nobody has, or not so many as are wanted."""
         with self._pool.interrupts:
             self._note(self._pool.arrivals(timeout, wanted))
 
-    def _note(self, arrivals: Iterable[Arrival]) -> None:
+    def drop(self, rows: list[int]) -> None:
+        """Wait for these, and hand them over to nobody."""
+        while self._missing(rows):
+            self.look(None, self._missing(rows))
+        for row in rows:
+            self._arrived.pop(row, None)
+
+    def land(self) -> None:
+        """Wait until nobody is under way; whoever has arrived stays to be received."""
+        while self._under_way:
+            self.look(None, len(self._under_way))
+
+    def _note(self, arrivals: Iterable[Arrival | Arrivals]) -> None:
         for arrival in arrivals:
-            self._under_way.discard(arrival.env_index)
-            self._arrived[arrival.env_index] = arrival.outcome
+            if isinstance(arrival, Arrivals):
+                self._under_way.difference_update(arrival.rows)
+                self._arrived.update(dict.fromkeys(arrival.rows, NOTHING))
+            else:
+                self._under_way.discard(arrival.env_index)
+                self._arrived[arrival.env_index] = arrival.outcome
 
     def has_arrived(self, row: int) -> bool:
         """Whether ``recv`` could hand it over without waiting."""
@@ -96,9 +117,23 @@ class Flights:
             )
         return Wanted(min_envs, max_envs, None)
 
+    def wanted_exactly(self, rows: list[int]) -> Wanted:
+        """What a ``recv`` of these environments waits for."""
+        missing = self._not_sent(rows)
+        if missing:
+            raise NothingPending(
+                f"`recv` would wait for ever for environments {missing}, which have not been sent.", "recv"
+            )
+        if self._to_replay and self._to_replay[0] != rows:
+            raise StateError(
+                f"the recording hands over environments {self._to_replay[0]} next, but {rows} are asked for: this program "
+                "does not do what the recorded one did"
+            )
+        return Wanted(len(rows), None, rows, is_chosen=True)
+
     def _wanted_again(self) -> Wanted:
         exactly = self._to_replay[0]
-        missing = [row for row in exactly if row not in self._under_way and row not in self._arrived]
+        missing = self._not_sent(exactly)
         if missing:
             raise StateError(
                 f"the recording hands over environments {exactly} next, but {missing} have not been sent: this program "
@@ -106,9 +141,12 @@ class Flights:
             )
         return Wanted(len(exactly), None, exactly)
 
+    def _not_sent(self, rows: list[int]) -> list[int]:
+        return [row for row in rows if row not in self._under_way and row not in self._arrived]
+
     def is_enough(self, wanted: Wanted) -> bool:
         """Whether ``recv`` may return, or has to raise what an environment raised."""
-        if any(outcome.failures for outcome in self._arrived.values()):
+        if self._failed_rows(wanted):
             return True
         if wanted.exactly is not None:
             return all(row in self._arrived for row in wanted.exactly)
@@ -122,18 +160,34 @@ class Flights:
             left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
                 raise WaitTimeout(self.why_timed_out(wanted, timeout))
-            self.look(left, wanted.min_envs - len(self._arrived) if wanted.exactly is None else 1)
+            self.look(
+                left, wanted.min_envs - len(self._arrived) if wanted.exactly is None else self._missing(wanted.exactly)
+            )
+
+    def _missing(self, rows: list[int]) -> int:
+        return len(self._under_way.intersection(rows))
 
     def why_timed_out(self, wanted: Wanted, timeout: float | None) -> str:
         """For the exception."""
+        if wanted.is_chosen and wanted.exactly is not None:
+            there = len(wanted.exactly) - self._missing(wanted.exactly)
+            return (
+                f"environments {wanted.exactly} have been waited for {timeout:g} s, and {there} of them have arrived "
+                f"(busy now: {self._pool.busy()}). Nothing is lost: wait again."
+            )
         return (
             f"`recv` has waited {timeout:g} s: {len(self._arrived)} of the {wanted.min_envs} environments it waits for have "
             f"arrived (busy now: {self._pool.busy()}). Nothing is lost: call `recv` again, or with a smaller min_envs."
         )
 
-    def failed(self) -> Outcome | None:
+    def _failed_rows(self, wanted: Wanted) -> list[int]:
+        """Who raised, of those that concern the caller."""
+        failed = [row for row, outcome in self._arrived.items() if outcome is not NOTHING and outcome.failures]
+        return [row for row in failed if not wanted.is_chosen or row in (wanted.exactly or ())] if failed else []
+
+    def failed(self, wanted: Wanted) -> Outcome | None:
         """Take out those that raised; ``None`` if nobody did."""
-        rows = [row for row, outcome in self._arrived.items() if outcome.failures]
+        rows = self._failed_rows(wanted)
         if not rows:
             return None
         together = Outcome.empty()
@@ -141,10 +195,16 @@ class Flights:
             together.failures.extend(self._arrived.pop(row).failures)
         return together
 
+    def have_begun(self, rows: Iterable[int]) -> bool:
+        """Whether any of these, which were handed over, had been sent off to begin an episode."""
+        begun = self._begun.intersection(rows)
+        self._begun -= begun
+        return bool(begun)
+
     def hand_over(self, wanted: Wanted) -> dict[int, Outcome]:
         """Those that ``recv`` returns, in order."""
         rows = list(self._arrived)[: wanted.max_envs] if wanted.exactly is None else wanted.exactly
-        if wanted.exactly is not None:
+        if self._to_replay:
             self._to_replay.popleft()
         if self._recording is not None:
             self._recording.append(list(rows))
@@ -173,10 +233,14 @@ class Flights:
 class Wanted:
     """What a ``recv`` waits for."""
 
-    __slots__ = ("exactly", "max_envs", "min_envs")
+    __slots__ = ("exactly", "is_chosen", "max_envs", "min_envs")
 
-    def __init__(self, min_envs: int, max_envs: int | None, exactly: list[int] | None) -> None:
+    def __init__(
+        self, min_envs: int, max_envs: int | None, exactly: list[int] | None, *, is_chosen: bool = False
+    ) -> None:
         self.min_envs = min_envs
         self.max_envs = max_envs
         self.exactly = exactly
-        """These and no others, when a recording is played back."""
+        """These and no others."""
+        self.is_chosen = is_chosen
+        """Whether the caller has chosen them, and not a recording."""

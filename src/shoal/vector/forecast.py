@@ -1,16 +1,18 @@
 """How long a step of all environments would take on each backend: a small model of what was measured.
 
     serial     the sum of all steps
-    shm        the longest share of a worker, and signalling, and copying, and sending infos
-    threads    all computing, because only one thread computes at a time, and the longest share of waiting
+    shm        the longest share of a worker, and signalling, and copying, and sending infos; of steps that wait, each worker
+               has many at a time, so that only computing is shared out
 
-The constants are those of an ordinary machine of today. They need not be exact: near the point where two backends are equally
-quick it matters little which is chosen.
+The constants are those of an ordinary machine of today, and grow with the time that Python takes on this one at this moment.
+They need not be exact: near the point where two backends are equally quick it matters little which is chosen.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
+import time
 from dataclasses import dataclass
 
 SIGNAL_SECONDS = 45e-6
@@ -23,9 +25,11 @@ COPY_SECONDS = 2e-10
 """To copy a byte of results."""
 INFO_SECONDS = 12e-6
 """To send an environment's info and take it in."""
-THREAD_SECONDS = 60e-6
-"""To hand a step to a thread and take it back."""
-MAX_THREADS = 64
+THREAD_SECONDS = 20e-6
+"""To hand a step to a thread of a worker, and take it back."""
+MAX_THREADS = 256
+ORDINARY_SECONDS = 25e-6
+"""What the loop in :func:`slowness` takes there."""
 WAITING = 0.5
 """Steps that wait for longer than this share of their time are worth a thread each."""
 
@@ -43,6 +47,13 @@ class Measured:
     result_nbytes: int
     infos: float
     """How many environments had one."""
+    overlaps: bool = False
+    """Whether the environments have waited at the same time, so that all of ``waiting_seconds`` were of each."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether they wait for most of the time, one after the other."""
+        return not self.overlaps and self.waiting_seconds > WAITING * self.seconds
 
 
 @dataclass(frozen=True)
@@ -54,31 +65,43 @@ class Forecast:
     seconds: float
     overhead: float
     """The part of it that is not environments' steps."""
+    threads_per_worker: int = 1
 
 
-def forecasts(measured: Measured, cpus: int) -> list[Forecast]:
+def slowness() -> float:
+    """How many times longer Python takes here and now than where the constants were found."""
+    durations = []
+    for _ in range(5):
+        begin, value = time.perf_counter(), 1
+        for _ in range(400):
+            value = (value * 5 + 3) & 0xFFFF
+        durations.append(time.perf_counter() - begin)
+    return statistics.median(durations) / ORDINARY_SECONDS
+
+
+def forecasts(measured: Measured, cpus: int, slowness: float = 1.0) -> list[Forecast]:
     """Every way to run these environments, the quickest first; of equally quick ones, the simplest."""
-    ways = [Forecast("serial", 1, measured.seconds, 0.0), _shm(measured, cpus)]
-    if measured.waiting_seconds > WAITING * measured.seconds:
-        ways.append(_threads(measured))
+    ways = [Forecast("serial", 1, measured.seconds, 0.0), _shm(measured, cpus, slowness)]
     return sorted(ways, key=lambda way: way.seconds)
 
 
-def _shm(measured: Measured, cpus: int) -> Forecast:
+def _shm(measured: Measured, cpus: int, slowness: float) -> Forecast:
     workers = min(cpus, measured.num_envs)
-    longest_share = math.ceil(measured.num_envs / workers) / measured.num_envs * measured.seconds
-    overhead = (
+    most = math.ceil(measured.num_envs / workers)
+    share, threads = most / measured.num_envs, 1
+    steps = share * measured.seconds
+    if measured.overlaps:
+        steps = measured.waiting_seconds + share * (measured.seconds - measured.waiting_seconds)
+    elif measured.waits and most > 1:
+        threads = min(most, MAX_THREADS)
+        longest_wait = math.ceil(most / threads) / measured.num_envs * measured.waiting_seconds
+        steps = longest_wait + share * (measured.seconds - measured.waiting_seconds)
+    overhead = slowness * (
         SIGNAL_SECONDS
         + workers * WORKER_SECONDS
         + JOURNAL_SECONDS
         + measured.result_nbytes * COPY_SECONDS
         + measured.infos * INFO_SECONDS
+        + (most * THREAD_SECONDS if threads > 1 else 0.0)
     )
-    return Forecast("shm", workers, longest_share + overhead, overhead)
-
-
-def _threads(measured: Measured) -> Forecast:
-    workers = min(measured.num_envs, MAX_THREADS)
-    longest_wait = math.ceil(measured.num_envs / workers) / measured.num_envs * measured.waiting_seconds
-    overhead = workers * THREAD_SECONDS
-    return Forecast("threads", workers, measured.computing_seconds + longest_wait + overhead, overhead)
+    return Forecast("shm", workers, steps + overhead, overhead, threads)

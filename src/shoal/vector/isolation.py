@@ -17,6 +17,7 @@ import numpy as np
 from numpy.random.mtrand import get_bit_generator, set_bit_generator
 
 from shoal.vector.messages import EnvFn
+from shoal.vector.overlap import is_coroutine_env
 
 _ONE_AT_A_TIME = threading.RLock()  # what is one per process cannot be used by two threads at once
 
@@ -57,6 +58,10 @@ class IsolatedEnv:
         self._streams = streams
         with streams:
             self._env = env_fn()
+        if is_coroutine_env(self._env):
+            raise TypeError(
+                "isolate_rng cannot be used with coroutines: while one of them waits, others run with the same `random`"
+            )
 
     def reset(self, **keywords: Any) -> Any:
         """Reset it; with a seed, its global random numbers begin anew too."""

@@ -162,6 +162,20 @@ class Journal:
                 if len(one.done) == one.num_alone:
                     del self._open[sequence]
 
+    def arrive_together(self, rows: list[int], sequence: int) -> None:
+        """As :meth:`arrive`, for environments that were asked by the same command and did not raise."""
+        one = self._open.get(sequence)
+        if one is None:
+            return
+        kept = [self._arena.digests] if self._takes_digests else self._arena.results
+        results = [array[rows] for array in kept]
+        if one.done is NOBODY:
+            one.done = {}
+        for place, row in enumerate(rows):
+            one.done[row] = results, place  # type: ignore[index]
+        if len(one.done) == one.num_alone:
+            del self._open[sequence]
+
     def _results_now(self) -> bytes:
         """The memory with the results of all environments, or their digests, as it is now."""
         if self._takes_digests:

@@ -17,13 +17,25 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from shoal.vector.failures import Failure
-from shoal.vector.infos import EnvInfos
+from shoal.vector.infos import EnvInfos, by_environment
 from shoal.vector.layout import Array, Layout, Rows
 from shoal.vector.observations import LooseValues
 from shoal.vector.starts import Start
 from shoal.vector.tasks import TaskSource
 
 EnvFn = Callable[[], gymnasium.Env[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What one runner is responsible for."""
+
+    rows: range
+    env_fns: list[EnvFn]
+    entropy: int | None = None
+    """From which environments that nobody has seeded are seeded, so that it can be repeated; ``None``: by themselves."""
+    num_threads: int = 1
+    """How many environments are at work at the same time."""
 
 
 class Op(IntEnum):
@@ -110,12 +122,25 @@ class Assignment(NamedTuple):
     values: list[Any]
 
 
+class Pace(IntEnum):
+    """How environments that are reported each for itself are stepped."""
+
+    ALONE = 0
+    """One after the other, or at the same time where steps overlap; each is reported when it is done."""
+    IN_TURN = 1
+    """One after the other in any case."""
+    TOGETHER = 2
+    """As in a step of all; they are reported when the last one is done."""
+
+
 class Steps(NamedTuple):
     """Environments to step, with what must be known about their actions beside the arena."""
 
     rows: Rows
     loose: LooseValues
     wide: tuple[int, ...]
+    pace: Pace = Pace.ALONE
+    """Of environments that are reported each for itself."""
 
 
 class Command(NamedTuple):
@@ -183,6 +208,25 @@ def _start_of_another(start: Start, row: int) -> Start:
     return start._replace(past=start.past._replace(replay=renumbered(start.past.replay, row)))
 
 
+def is_together(command: Command) -> bool:
+    """Whether the environments that answer for themselves do so at the same time."""
+    return command.op is Op.STEP_EACH and command.payload.pace is Pace.TOGETHER
+
+
+def apart(outcome: Outcome, rows: Rows) -> dict[int, Outcome]:
+    """What came of a step of several environments, environment by environment."""
+    if not any(outcome):
+        return dict.fromkeys(rows, outcome)
+    outcomes = {row: Outcome.empty() for row in rows}
+    for row, info in by_environment(outcome.infos).items():
+        outcomes[row].infos.append((row, info))
+    for entry in outcome.loose:
+        outcomes[entry[0]].loose.append(entry)
+    for failure in outcome.failures:
+        outcomes[failure.env_index].failures.append(failure)
+    return outcomes
+
+
 def one_by_one(command: Command) -> Iterator[tuple[int, Command]]:
     """A command for several environments, such as ``STEP_EACH``, as (environment, command for it alone)."""
     sequence, op, payload = command
@@ -212,6 +256,10 @@ class Outcome(NamedTuple):
         return cls([], [], [], [])
 
 
+NOTHING = Outcome.empty()
+"""What came of a step that has nothing to tell. Nobody changes it."""
+
+
 class Census(NamedTuple):
     """What a runner says of one environment after making it."""
 
@@ -239,6 +287,13 @@ class Arrival(NamedTuple):
     outcome: Outcome
 
 
+class Arrivals(NamedTuple):
+    """Several environments of such a command are done, with nothing to tell beside what is in the arena."""
+
+    rows: list[int]
+    sequence: int
+
+
 class Death(NamedTuple):
     """A worker process is gone."""
 
@@ -252,4 +307,4 @@ class Death(NamedTuple):
     """What it has sent that makes no sense, if that is why it was ended."""
 
 
-Event = Reply | Arrival | Death
+Event = Reply | Arrival | Arrivals | Death

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 
 from shoal.vector.infos import by_environment
 from shoal.vector.journal import Journal
-from shoal.vector.messages import Command, Op, Outcome, Reply, Steps
+from shoal.vector.messages import Command, Op, Outcome, Pace, Reply, Steps
 
 
 class OneByOne:
@@ -21,16 +21,19 @@ class OneByOne:
         self._so_far: dict[tuple[int, int], Outcome] = {}
         """What has come of it: by worker and command."""
 
+    def __bool__(self) -> bool:
+        return bool(self._so_far)
+
     def __contains__(self, step: tuple[int, int]) -> bool:
         return step in self._so_far
 
-    def arranged(self, worker: int, command: Command, suspects: Collection[int]) -> Command:
+    def arranged(self, worker: int, command: Command, suspects: Collection[int | None]) -> Command:
         """The same step, one environment after the other, those who have ended their worker last."""
         steps = command.payload or Steps(self._journal.rows[worker], [], ())
         rows = sorted(steps.rows, key=lambda row: row in suspects)
         if command.op is Op.STEP:
             self._so_far.setdefault((worker, command.sequence), Outcome.empty())
-        return Command(command.sequence, Op.STEP_EACH, Steps(rows, steps.loose, steps.wide))
+        return Command(command.sequence, Op.STEP_EACH, Steps(rows, steps.loose, steps.wide, Pace.IN_TURN))
 
     def collect(self, worker: int, sequence: int, outcome: Outcome) -> None:
         """One environment has taken its step."""

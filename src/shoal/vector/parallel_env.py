@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,8 +29,9 @@ from shoal.vector.first_ready import Batch
 from shoal.vector.infos import EnvInfos, batch_infos, num_informed
 from shoal.vector.layout import Array
 from shoal.vector.leases import PoisonedLeases, num_slots_for
-from shoal.vector.messages import Attachment, EnvFn, Op, Outcome, Steps
+from shoal.vector.messages import NOTHING, Attachment, EnvFn, Op, Outcome, Pace, Steps
 from shoal.vector.observations import EarlyCopy, ObservationReader
+from shoal.vector.parts import Part, split
 from shoal.vector.pool import OnReply
 from shoal.vector.tasks import Options, Seeds, TaskFunction, reset_mask_of, seeds_of
 from shoal.vector.tensors import as_tensors, check_output, duplicate_for
@@ -49,6 +49,9 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         backend: ``"serial"`` (a loop in this process), ``"threads"``, ``"pipes"`` or ``"shm"`` (worker processes that
             exchange messages, or share memory), or ``"auto"``.
         num_workers: how many threads or processes; by default, as many as there are processors to use.
+        threads_per_worker: how many environments of one worker process are at work at the same time, each on a thread of its
+            own: for steps that wait (for a network, a game, a database) more than they compute. By default one, except
+            that ``"auto"`` uses more when it sees steps wait. Environments whose ``step`` is a coroutine need no threads.
         start_method: how processes are started: ``"forkserver"`` (the default on Linux), ``"spawn"`` or ``"fork"``.
         autoreset_mode: what happens when an episode ends, as in Gymnasium.
         observation_mode: ``"same"``, ``"different"``, or a tuple of batched and single space, as in Gymnasium.
@@ -95,6 +98,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         *,
         backend: str = "auto",
         num_workers: int | None = None,
+        threads_per_worker: int | None = None,
         start_method: str | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         observation_mode: ObservationMode = "same",
@@ -146,6 +150,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
             Engine(
                 backend=backend,
                 num_workers=num_workers,
+                threads_per_worker=threads_per_worker,
                 start_method=start_method or context,
                 step_timeout=step_timeout,
                 pin_workers=pin_workers,
@@ -220,11 +225,9 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         if self._trial is None:
             self.reset_async(seed, options, env_ids, group_ids)
             return self.reset_wait()
-        begin = time.perf_counter()
-        self.reset_async(seed, options, env_ids, group_ids)
-        results = self.reset_wait()
-        self._trial.note_beginning(time.perf_counter() - begin)
-        return results
+        with self._trial.beginning():
+            self.reset_async(seed, options, env_ids, group_ids)
+            return self.reset_wait()
 
     def reset_async(
         self, seed: Seeds = None, options: Options = None, env_ids: Any = None, group_ids: Any = None
@@ -272,7 +275,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
             for row in self._resetting:
                 self._groups.compare(row, self._observations.read_some([row]))
         observation = self._handed_out(self._observations.read(self.copy or self._poisoned is not None))
-        return observation, batch_infos(outcome.infos, self.num_envs)
+        return observation, self._merge_infos(outcome.infos, self.num_envs)
 
     # -- step ----------------------------------------------------------------------------------------------------
 
@@ -311,7 +314,10 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         After ``timeout`` seconds it raises and may be called again: the step goes on and no result is lost.
         """
         with self._interrupts:
-            return self._step_results(self._finish("step", timeout, self._on_reply))
+            results = self._step_results(self._finish("step", timeout, self._on_reply))
+        if self._trial is not None:
+            self._trial.note_step(num_informed(results[-1]))
+        return results
 
     @property
     def _on_reply(self) -> OnReply | None:
@@ -342,13 +348,27 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
             self._all_ready = bool(self._is_ready.all())
         if outcome.loose or outcome.failures:
             self._settle(outcome)
-        infos = batch_infos(outcome.infos, self.num_envs) if outcome.infos else {}
+        infos = self._merge_infos(outcome.infos, self.num_envs) if outcome.infos else {}
         early, self._early = self._early, None
         observation = self._observations.read(self.copy or self._poisoned is not None, early)
         if self._hands_out_as_is:
             return observation, reward, terminated, truncated, infos
         reward, terminated, truncated = map(self._converted, (reward, terminated, truncated))
         return self._handed_out(observation), reward, terminated, truncated, infos
+
+    def split(self, num_parts: int = 2) -> tuple[Part, ...]:
+        """Several parts that step by themselves, so that the policy can work on one while others step.
+
+        Part k has every ``num_parts``-th environment, beginning with k. Each has ``reset``, ``step``, ``step_async`` and
+        ``step_wait`` as this has, and results are as deterministic.
+        """
+        self._check_open()
+        return split(self, num_parts)
+
+    def _send_together(self, actions: Any, rows: list[int]) -> None:
+        self._check_not_pending("step_async")
+        self._decide_before_flight()
+        self._send(actions, rows, Pace.TOGETHER)
 
     # -- everything else -----------------------------------------------------------------------------------------
 
@@ -416,6 +436,8 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         rows, arena = list(outcomes), self._arena
         infos: EnvInfos = []
         for place, outcome in enumerate(outcomes.values()):
+            if outcome is NOTHING:
+                continue
             if outcome.loose:
                 self._observations.update(outcome.loose)
             infos.extend((place, info) for _, info in outcome.infos)
@@ -433,8 +455,11 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
             self._converted(arena.reward[rows]),
             self._converted(terminated),
             self._converted(truncated),
-            batch_infos(infos, len(rows)),
+            self._merge_infos(infos, len(rows)),
         )
+
+    def _merge_infos(self, infos: EnvInfos, num_envs: int) -> dict[str, Any]:
+        return batch_infos(infos, num_envs)
 
     def _handed_out(self, observation: Any) -> Any:
         """What the caller is given, and how long it holds."""

@@ -35,6 +35,8 @@ class Plan:
     num_workers: int
     start_method: StartMethod
     reason: str
+    threads_per_worker: int = 1
+    """How many environments of one worker are at work at the same time."""
     local_envs: tuple[int, ...] = ()
     """Environments that stay in the caller's process while the others run in workers."""
 
@@ -47,6 +49,8 @@ def make_plan(num_envs: int, engine: Engine) -> Plan:
         _one_of("start_method", start_method, START_METHODS)
     if num_workers is not None:
         check_count("num_workers", num_workers)
+    if engine.threads_per_worker is not None:
+        check_count("threads_per_worker", engine.threads_per_worker)
     if engine.replayable is False:
         if num_workers is not None and num_workers < num_envs:
             raise ConfigurationError(
@@ -61,13 +65,19 @@ def make_plan(num_envs: int, engine: Engine) -> Plan:
     if len(local) == num_envs:
         backend, reason, local = "serial", "all environments were asked to stay in this process", ()
     workers = 1 if backend == "serial" else min(num_workers or usable_cpus(), num_envs - len(local))
+    threads = engine.threads_per_worker or 1
+    if threads > 1 and not needs_processes(backend):
+        raise ConfigurationError(
+            f'threads_per_worker={threads} is for worker processes, and backend="{backend}" has none: use backend="shm"'
+            + (", or num_workers for the number of threads" if backend == "threads" else "")
+        )
     method: StartMethod = default_start_method()
     for known in START_METHODS:
         if known == start_method:
             method = known
     if method == "fork" and needs_processes(backend):
         _warn_of_fork()
-    return Plan(backend, workers, method, reason, local)
+    return Plan(backend, workers, method, reason, threads, local)
 
 
 def _choose(num_envs: int, num_workers: int | None) -> tuple[str, str]:

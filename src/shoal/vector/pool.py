@@ -25,7 +25,19 @@ from shoal.vector.errors import ProtocolError, ShoalError, WaitTimeout, WorkerDi
 from shoal.vector.failures import raise_failures
 from shoal.vector.interrupts import Interrupts, NotPostponed, postponed
 from shoal.vector.layout import Arena
-from shoal.vector.messages import Arrival, Attachment, Census, Command, Death, EnvFn, Event, Op, Outcome, Reply
+from shoal.vector.messages import (
+    Arrival,
+    Arrivals,
+    Attachment,
+    Census,
+    Command,
+    Death,
+    EnvFn,
+    Event,
+    Op,
+    Outcome,
+    Reply,
+)
 from shoal.vector.partition import partition
 from shoal.vector.plan import Plan, needs_processes
 from shoal.vector.post_mortem import describe_death, last_words_of
@@ -65,7 +77,9 @@ class Pool:
         self._workers = range(len(shares))
         self.worker_of = [worker for worker, rows in enumerate(self.rows) for _ in rows]
         entropy = secrets.randbits(62) if care.is_journaled else None
-        recipes = [Recipe(rows, list(env_fns[rows.start : rows.stop]), entropy) for rows in self.rows]
+        recipes = [
+            Recipe(rows, list(env_fns[rows.start : rows.stop]), entropy, plan.threads_per_worker) for rows in self.rows
+        ]
         local = [worker for worker, share in enumerate(shares) if share.is_local]
         self.backend: Backend = make_backend(plan.backend, recipes, plan.start_method, local, pin_workers=pin_workers)
         if care.is_journaled or not self.backend.in_process:
@@ -149,14 +163,14 @@ class Pool:
         self._op = op
         self.backend.post([(worker, Command(self._sequence, op, payload)) for worker, payload in payloads.items()])
 
-    def arrivals(self, timeout: float | None, wanted: int = 1) -> list[Arrival]:
+    def arrivals(self, timeout: float | None, wanted: int = 1) -> list[Arrival | Arrivals]:
         """Wait until something happened, or ``timeout`` seconds, and return those that are back; perhaps nobody is.
 
         The caller waits for so many, and need not be told of fewer.
         """
-        arrived = []
+        arrived: list[Arrival | Arrivals] = []
         for event in self._poll(timeout, wanted):
-            if isinstance(event, Arrival):
+            if isinstance(event, Arrival | Arrivals):
                 arrived.append(event)
             elif isinstance(event, Death):
                 self._fail(self._died(event))

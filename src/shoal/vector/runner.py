@@ -10,6 +10,8 @@ environments and is given commands one at a time. Autoreset is decided here, for
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +22,9 @@ from shoal.vector.batch_slice import BatchSlice
 from shoal.vector.batched import MODES, rows_maker
 from shoal.vector.captures import dump_states, load_state, load_states
 from shoal.vector.digests import Digester, add_loose
+from shoal.vector.failures import Failure
 from shoal.vector.layout import Arena, Rows, as_index, private_arena
-from shoal.vector.messages import Assignment, Attachment, Call, Command, EnvFn, Op, Outcome, Redo, Replay, Reset, Steps
+from shoal.vector.messages import Assignment, Attachment, Call, Command, Op, Outcome, Recipe, Redo, Replay, Reset, Steps
 from shoal.vector.observations import ObservationWriter
 from shoal.vector.replays import IS_REPLAYING
 from shoal.vector.slices import Finished, LoopSlice, Progress
@@ -30,30 +33,30 @@ from shoal.vector.starts import Fault, Past, Start
 
 
 class Runner:
-    """Runs the commands for the environments in ``rows``."""
+    """Runs the commands for the environments of a recipe."""
 
-    def __init__(
-        self, rows: range, env_fns: list[EnvFn], progress: Progress, *, in_process: bool, entropy: int | None = None
-    ) -> None:
-        self.rows = rows
-        self._entropy = entropy
+    def __init__(self, recipe: Recipe, progress: Progress, *, in_process: bool) -> None:
+        self.rows = rows = recipe.rows
+        self._recipe = recipe
         self._takes_digests = False
-        self._env_fns = env_fns
         self._in_process = in_process
-        make_rows = rows_maker(env_fns)
+        make_rows = rows_maker(recipe.env_fns)
         self.slice = (
-            LoopSlice(rows, progress, in_process=in_process)
+            LoopSlice(rows, progress, in_process=in_process, num_threads=recipe.num_threads)
             if make_rows is None
             else BatchSlice(rows, make_rows, progress, in_process=in_process)
         )
         self._is_batched = make_rows is not None
         self._has_slots = False
         self._attachment: Attachment
+        self._twins: dict[int, Runner] = {}
 
     def execute(self, command: Command) -> Outcome:
         """Do what ``command`` asks. What environments raise is in the outcome, not raised."""
         outcome = Outcome.empty()
         payload = command.payload
+        if self._twins:
+            self._twins = {}  # what they know is out of date after this
         self.slice.sequence = command.sequence
         if self._has_slots and command.op in (Op.STEP, Op.RESET):
             self._writer = self.slice.writer = self._writers[command.sequence % len(self._writers)]
@@ -73,7 +76,7 @@ class Runner:
                 assignment: Assignment = payload
                 self.slice.set_rows(assignment.rows, assignment.name, assignment.values, outcome)
             case Op.CONSTRUCT:
-                self.slice.construct(self._env_fns, self._entropy, outcome)
+                self.slice.construct(self._recipe.env_fns, self._recipe.entropy, outcome)
             case Op.CLOSE:
                 self.slice.close()
             case Op.ATTACH | Op.STEP_EACH | Op.RESET_EACH:
@@ -81,6 +84,28 @@ class Runner:
         if self._takes_digests and command.op in (Op.STEP, Op.RESET):
             self._take_digests(command, outcome)
         return outcome
+
+    def start_alone(self, row: int, command: Command, report: Callable[[Outcome], None]) -> None:
+        """Begin a command for one environment, on its own thread, which will report what came of it."""
+        twin = self._twins.get(row)
+        if twin is None:
+            twin = self._twins[row] = self._twin()
+
+        def carry_out() -> None:
+            try:
+                outcome = twin.execute(command)
+            except BaseException as error:  # or nobody would ever hear of it
+                outcome = Outcome([], [], [Failure.of(error, env_index=row, phase=command.op.label)], [])
+            report(outcome)
+
+        self.slice.lanes().start(row - self.rows.start, carry_out)
+
+    def _twin(self) -> Runner:
+        """Another runner for the same environments, which works with one of them while others do with others."""
+        twin = copy.copy(self)
+        twin._twins, twin.slice = {}, self.slice.twin()
+        twin.attach(self._attachment, self._arena)
+        return twin
 
     def _take_digests(self, command: Command, outcome: Outcome) -> None:
         payload: Any = command.payload
@@ -130,7 +155,7 @@ class Runner:
     def _follow(self, row: int, past: Past) -> None:
         """Put a new environment in the place of another, and bring it to where its past begins."""
         place = row - self.rows.start
-        self.slice.renew(row, self._env_fns[place], past)
+        self.slice.renew(row, self._recipe.env_fns[place], past)
         self.slice.due.discard(row)
         if past.replay.base is not None:
             counters, due = load_state(self.slice.envs, place, past.replay.base, past.place)
@@ -204,9 +229,20 @@ class Runner:
             if due:
                 pairs = [(row, action) for row, action in zip(rows, actions, strict=True) if row not in self.slice.due]
                 self.slice.due -= set(due)
-                self._reset_without_arguments(due, outcome)
                 rows, actions = [row for row, _ in pairs], iter([action for _, action in pairs])
+                if self.slice.overlaps:
+                    self._step_and_reset(rows, actions, due, outcome)
+                    return
+                self._reset_without_arguments(due, outcome)
         finished = self.slice.step_rows(rows, actions, outcome)
+        if finished:
+            self._finish(finished, outcome)
+        self._collect_loose(outcome)
+
+    def _step_and_reset(self, rows: Rows, actions: Iterator[Any], due: list[int], outcome: Outcome) -> None:
+        self.slice.clear_rows(due)
+        finished, infos = self.slice.step_and_reset_rows(rows, actions, due, outcome)
+        outcome.infos.extend((row, info) for row, info in infos if info)
         if finished:
             self._finish(finished, outcome)
         self._collect_loose(outcome)

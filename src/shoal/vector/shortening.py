@@ -23,10 +23,9 @@ from enum import Enum
 from types import FunctionType
 from typing import Any
 
-from shoal.vector.backends.base import Recipe
 from shoal.vector.journal import Journal
 from shoal.vector.layout import Arena
-from shoal.vector.messages import Replay
+from shoal.vector.messages import Recipe, Replay
 from shoal.vector.rounds import TOUCHES
 from shoal.vector.starts import Start, start_of
 

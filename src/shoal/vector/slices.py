@@ -1,12 +1,14 @@
 """A slice: a few environments that are stepped together.
 
-``LoopSlice`` is a loop over ordinary environments. The runner above it knows about autoreset; a slice only steps and
-resets rows, writes what comes out into the arena, and catches what goes wrong, environment by environment, so that one
-that raises does not touch its neighbours.
+``LoopSlice`` is a loop over ordinary environments, or, where their steps wait, a crowd of them at work at the same time. The
+runner above it knows about autoreset; a slice only steps and resets rows, writes what comes out into the arena, and catches
+what goes wrong, environment by environment, so that one that raises does not touch its neighbours.
 """
 
 from __future__ import annotations
 
+import copy
+import inspect
 import logging
 from collections.abc import Iterable, Mapping, MutableSet
 from typing import Any, NamedTuple
@@ -18,11 +20,12 @@ from shoal.vector.failures import Failure
 from shoal.vector.layout import Arena, Rows, as_index
 from shoal.vector.messages import Call, Census, EnvFn, Outcome
 from shoal.vector.observations import ContractViolation, ObservationWriter, shortened
+from shoal.vector.overlap import EventLoop, Lanes, Overlap, Result, Work, attempt, is_coroutine_env
 from shoal.vector.replays import tell_next_episode
 from shoal.vector.snapshot import snapshot
 from shoal.vector.starts import Interrupted, Past, Start, give_random, note_origin, seed_quietly
-from shoal.vector.step_clock import StepClock
-from shoal.vector.tasks import TaskSource
+from shoal.vector.step_clock import UNTIMED, Clock
+from shoal.vector.tasks import Task, TaskSource
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +57,13 @@ class Counters(NamedTuple):
 class LoopSlice:
     """Ordinary environments, one after the other."""
 
-    def __init__(self, rows: range, progress: Progress, *, in_process: bool) -> None:
+    def __init__(self, rows: range, progress: Progress, *, in_process: bool, num_threads: int = 1) -> None:
         self.rows = rows
+        self._num_threads = min(num_threads, len(rows))
+        self._lanes: Lanes | None = None
+        self._events: EventLoop | None = None
+        self._overlap: Overlap | None = None
+        """How environments are called, where not one after the other."""
         self.envs: list[gymnasium.Env[Any, Any]] = []
         self._progress = progress
         self._in_process = in_process
@@ -68,8 +76,8 @@ class LoopSlice:
         self._steps = [0] * len(rows)
         self.sequence = 0
         """Of the command that is being carried out."""
-        self.clock: StepClock | None = None
-        """Counts the time in which environments step, while somebody wants to know."""
+        self.clock: Clock | None = None
+        """Runs while environments are at work, when somebody wants to know."""
         self.due: MutableSet[int] = set()
         """NEXT_STEP: environments whose next step is a reset."""
 
@@ -78,27 +86,91 @@ class LoopSlice:
 
         With ``entropy``, those that would seed themselves when they first draw are seeded from it.
         """
-        for row, env_fn in zip(self.rows, env_fns, strict=True):
-            self._progress[0] = row + 1
+        factories = list(env_fns)
+        if self._num_threads > 1:
+            self._overlap = self._lanes = Lanes(self._num_threads, "shoal-lane")
+
+        def make(number: int) -> tuple[Any, Census]:
+            env = factories[number]()
+            made.append(env)
+            return env, census_of(env)
+
+        made: list[Any] = []
+        results = self._call_all(self.rows, make, until_error=True)
+        for row, (result, error) in zip(self.rows, results, strict=False):
             try:
-                env = env_fn()
-                self._check_is_new(env, row)
+                if error is not None:
+                    raise error
+                env, census = result
+                self._check_is_new(env)
                 self.envs.append(env)
                 if entropy is not None:
                     seed_quietly(env, entropy, row)
-                outcome.values.append((row, census_of(env)))
-            except self._caught as error:
-                outcome.failures.append(Failure.of(error, env_index=row, phase="construct"))
-                break
-        self._progress[0] = 0
+                outcome.values.append((row, census))
+            except self._caught as problem:
+                outcome.failures.append(Failure.of(problem, env_index=row, phase="construct"))
+                self.envs = made  # all that are to be closed
+                return
+        if any(map(is_coroutine_env, self.envs)):
+            self._await_coroutines()
 
-    def _check_is_new(self, env: Any, row: int) -> None:
+    def _check_is_new(self, env: Any) -> None:
         for place, other in enumerate(self.envs):
             if env is other:
                 raise ContractViolation(
                     f"its factory returned the same object as that of environment {self.rows[place]}: "
                     "a factory must make a new environment each time it is called"
                 )
+
+    def _await_coroutines(self) -> None:
+        self._events = EventLoop("shoal-events")
+        if self._lanes is not None:
+            self._lanes.events = self._events
+        else:
+            self._overlap = self._events
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether several environments are at work at the same time."""
+        return self._overlap is not None
+
+    def _call_all(self, rows: Rows, work: Work, *, until_error: bool = False) -> list[Result]:
+        """Do something with each of these environments; perhaps not with those after one that raised."""
+        first, progress = self.rows.start, self._progress
+        if self._overlap is not None:
+            # Of several that are at work at the same time, nobody can say which one ends the process.
+            progress[0] = rows[0] + 1 if len(rows) == 1 else 0
+            results = self._overlap.run_all([row - first for row in rows], work)
+        else:
+            results = []
+            for number, row in enumerate(rows):
+                progress[0] = row + 1
+                results.append(attempt(work, number, self._events))
+                if results[-1].error is not None and until_error:
+                    break
+                self._let_pass(results[-1].error)
+        for result in results:
+            self._let_pass(result.error)
+        progress[0] = 0
+        return results
+
+    def _let_pass(self, error: BaseException | None) -> None:
+        if error is not None and not isinstance(error, self._caught):
+            raise error
+
+    def twin(self) -> LoopSlice:
+        """Another slice of the same environments, which works with some of them while others do with others."""
+        twin = copy.copy(self)
+        twin._overlap, twin._progress = None, [0]
+        return twin
+
+    def lanes(self) -> Lanes:
+        """A thread for each environment, or for a few of them."""
+        if self._lanes is None:
+            # Coroutines have one thread for all. Who waits for a single one of them needs another.
+            self._lanes = Lanes(len(self.rows), "shoal-lane")
+            self._lanes.events = self._events
+        return self._lanes
 
     def attach(self, arena: Arena, writer: ObservationWriter, task_source: TaskSource | None) -> None:
         """Say where results go and where tasks come from."""
@@ -133,6 +205,10 @@ class LoopSlice:
             envs = [self.envs[row - first] for row in rows]
             for row in rows:
                 self._steps[row - first] += 1
+        if self._overlap is not None or self._events is not None:
+            return self._step_overlapping(rows, envs, list(actions), outcome)
+        if self.clock is not None:
+            actions = self.clock.watched(rows, actions)
         results: list[Any] = []
         append = results.append
         steps = iter(zip(rows, envs, actions, strict=True))
@@ -147,6 +223,37 @@ class LoopSlice:
                 append(None)
         progress[0] = 0
         return results
+
+    def step_and_reset_rows(
+        self, rows: Rows, actions: Iterable[Any], due: list[int], outcome: Outcome
+    ) -> tuple[list[Finished], list[tuple[int, dict[str, Any]]]]:
+        """Step some environments and reset others at the same time, where steps overlap."""
+        begin, tasks = self._beginnings(due, None)
+        envs, given = [self.envs[row - self.rows.start] for row in rows], list(actions)
+        for row in rows:
+            self._steps[row - self.rows.start] += 1
+
+        def work(number: int) -> Any:
+            place = number - len(due)
+            return begin(number) if place < 0 else envs[place].step(given[place])
+
+        with self.clock or UNTIMED:
+            results = self._call_all([*due, *rows], work)
+        infos = self._take_beginnings(due, results[: len(due)], tasks, outcome)
+        stepped = self._without_failures(rows, given, results[len(due) :], outcome)
+        return self._take_each(rows, stepped, outcome), infos
+
+    def _step_overlapping(self, rows: Rows, envs: list[Any], actions: list[Any], outcome: Outcome) -> list[Any]:
+        work: Work = lambda number: envs[number].step(actions[number])  # noqa: E731 - it may be timed
+        results = self._call_all(rows, work if self.clock is None else self.clock.timed(rows, work))
+        return self._without_failures(rows, actions, results, outcome)
+
+    def _without_failures(self, rows: Rows, actions: list[Any], results: list[Result], outcome: Outcome) -> list[Any]:
+        """What steps returned; ``None`` for those that raised, which are reported."""
+        for row, action, (_, error) in zip(rows, actions, results, strict=True):
+            if error is not None:
+                outcome.failures.append(self._failure(error, row, "step", action))
+        return [value for value, _ in results]
 
     def _take_together(self, rows: range, results: list[Any], outcome: Outcome) -> list[Finished] | None:
         """Take in many results at once; ``None`` unless all of them are as they should be.
@@ -200,7 +307,7 @@ class LoopSlice:
                 if type(info) is not dict:
                     info = _as_info(info)
                 write(row, observation)
-            except ContractViolation as error:
+            except self._caught as error:
                 outcome.failures.append(self._failure(error, row, "step"))
                 self.clear_rows([row])
                 continue
@@ -220,45 +327,61 @@ class LoopSlice:
 
         The infos are returned, not put anywhere.
         """
+        begin, tasks = self._beginnings(rows, arguments)
+        with self.clock or UNTIMED:
+            results = self._call_all(rows, begin)
+        return self._take_beginnings(rows, results, tasks, outcome)
+
+    def _beginnings(self, rows: Rows, arguments: list[dict[str, Any]] | None) -> tuple[Work, dict[int, Task]]:
+        """What resets these environments, and the tasks that they get thereby."""
         first = self.rows.start
-        infos = []
-        for number, row in enumerate(rows):
+        tasks: dict[int, Task] = {}
+
+        def begin(number: int) -> Any:
+            row = rows[number]
             keywords = arguments[number] if arguments is not None else {}
-            self._progress[0] = row + 1
             place = row - first
             self._episodes[place] += 1
             self._steps[place] = -self._rounds
-            task = None
-            try:
-                if self._task_source is not None and keywords.get("options") is None:
-                    task = self._task_source.task_for(row, self._episodes[place])
-                    seed = keywords.get("seed")
-                    keywords = {
-                        "seed": task.seed if seed is None else seed,
-                        "options": snapshot(task.options),
-                    }
-                if keywords.get("seed") is not None:
-                    self._seeds[place] = keywords["seed"]
-                if self._origins is not None:
-                    is_seeded = keywords.get("seed") is not None
-                    note_origin(
-                        self._origins, row, self.sequence, self._episodes[place], self._seeds[place], is_seeded,
-                        self.envs[place],
-                    )  # fmt: skip
-                result = self.envs[place].reset(**keywords)
-                if not isinstance(result, tuple | list) or len(result) != 2:
-                    raise ContractViolation(f"reset() must return an observation and an info, got {shortened(result)}")
-                observation, info = result
-                info = _as_info(info)
-                if task is not None and task.id is not None:
-                    info["task_id"] = task.id
-                self.writer.write(row, observation)
-            except self._caught as error:
+            if self._task_source is not None and keywords.get("options") is None:
+                task = tasks[row] = self._task_source.task_for(row, self._episodes[place])
+                seed = keywords.get("seed")
+                keywords = {"seed": task.seed if seed is None else seed, "options": snapshot(task.options)}
+            if keywords.get("seed") is not None:
+                self._seeds[place] = keywords["seed"]
+            if self._origins is not None:
+                is_seeded = keywords.get("seed") is not None
+                note_origin(
+                    self._origins, row, self.sequence, self._episodes[place], self._seeds[place], is_seeded,
+                    self.envs[place],
+                )  # fmt: skip
+            return self.envs[place].reset(**keywords)
+
+        return begin, tasks
+
+    def _take_beginnings(
+        self, rows: Rows, results: list[Result], tasks: dict[int, Task], outcome: Outcome
+    ) -> list[tuple[int, dict[str, Any]]]:
+        infos = []
+        for row, (result, error) in zip(rows, results, strict=True):
+            if error is None:
+                try:
+                    info = self._take_beginning(row, result, tasks.get(row))
+                    infos.append((row, snapshot(info) if self._in_process else info))
+                except self._caught as problem:
+                    error = problem
+            if error is not None:
                 outcome.failures.append(self._failure(error, row, "reset"))
-                continue
-            infos.append((row, snapshot(info) if self._in_process else info))
-        self._progress[0] = 0
         return infos
+
+    def _take_beginning(self, row: int, result: Any, task: Task | None) -> dict[str, Any]:
+        if not isinstance(result, tuple | list) or len(result) != 2:
+            raise ContractViolation(f"reset() must return an observation and an info, got {shortened(result)}")
+        observation, info = result[0], _as_info(result[1])
+        if task is not None and task.id is not None:
+            info["task_id"] = task.id
+        self.writer.write(row, observation)
+        return info
 
     def clear_rows(self, rows: Rows) -> None:
         """Reward zero and no flags, as after a reset."""
@@ -267,36 +390,43 @@ class LoopSlice:
 
     def call_rows(self, call: Call, outcome: Outcome) -> None:
         """Call a method, read an attribute, or call a function of each environment, and collect one value for each."""
-        for row in call.rows:
-            self._progress[0] = row + 1
-            try:
-                if call.name in NOT_CALLABLE:
-                    raise ValueError(
-                        f"`{call.name}` cannot be called with `call`: use {call.name}() of the vector environment"
-                    )
-                env = self.envs[row - self.rows.start]
-                if callable(call.name):
-                    value = call.name(env, *snapshot(call.args), **snapshot(call.kwargs))
-                else:
-                    value = _wrapper_attribute(env, call.name)
-                    if callable(value):
-                        value = value(*snapshot(call.args), **snapshot(call.kwargs))
-                outcome.values.append((row, snapshot(value) if self._in_process else value))
-            except self._caught as error:
+
+        def ask(number: int) -> Any:
+            if call.name in NOT_CALLABLE:
+                raise ValueError(
+                    f"`{call.name}` cannot be called with `call`: use {call.name}() of the vector environment"
+                )
+            env = self.envs[call.rows[number] - self.rows.start]
+            if callable(call.name):
+                return call.name(env, *snapshot(call.args), **snapshot(call.kwargs))
+            value = _wrapper_attribute(env, call.name)
+            return value(*snapshot(call.args), **snapshot(call.kwargs)) if callable(value) else value
+
+        with self.clock or UNTIMED:
+            results = self._call_all(call.rows, ask)
+        for row, (value, error) in zip(call.rows, results, strict=True):
+            if error is None:
+                try:
+                    outcome.values.append((row, snapshot(value) if self._in_process else value))
+                except self._caught as problem:
+                    error = problem
+            if error is not None:
                 outcome.failures.append(self._failure(error, row, "call"))
-        self._progress[0] = 0
 
     def set_rows(self, rows: Rows, name: str, values: Iterable[Any], outcome: Outcome) -> None:
         """Set an attribute, one value per environment."""
-        for row, value in zip(rows, values, strict=True):
-            env = self.envs[row - self.rows.start]
-            try:
-                setter = getattr(env, "set_wrapper_attr", None)
-                if setter is not None:
-                    setter(name, snapshot(value))
-                else:
-                    setattr(env, name, snapshot(value))
-            except self._caught as error:
+        given = list(values)
+
+        def set_one(number: int) -> None:
+            env = self.envs[rows[number] - self.rows.start]
+            setter = getattr(env, "set_wrapper_attr", None)
+            if setter is not None:
+                setter(name, snapshot(given[number]))
+            else:
+                setattr(env, name, snapshot(given[number]))
+
+        for row, (_, error) in zip(rows, self._call_all(rows, set_one), strict=True):
+            if error is not None:
                 outcome.failures.append(self._failure(error, row, "set_attr"))
 
     def begin_at(self, row: int, start: Start) -> None:
@@ -318,15 +448,14 @@ class LoopSlice:
     def renew(self, row: int, env_fn: EnvFn, past: Past) -> None:
         """Put a new environment in the place of another."""
         place = row - self.rows.start
-        new = env_fn()
+        new, error = self._call_all([row], lambda _: env_fn())[0]
+        if error is not None:
+            raise error
         if past.entropy is not None:
             seed_quietly(new, past.entropy, past.row)
         old, self.envs[place] = self.envs[place], new
         self._seeds[place], self._episodes[place], self._steps[place] = None, -1, -self._rounds
-        try:
-            old.close()
-        except self._caught:
-            logger.warning("an environment raised in close()", exc_info=True)
+        self._close_all([row], [old])
 
     def set_counters_of(self, row: int, counters: Counters, source: int) -> None:
         """Let an environment be as far as the one in that place was when it was captured."""
@@ -351,12 +480,18 @@ class LoopSlice:
 
     def close(self) -> None:
         """Close every environment, whatever the others do."""
-        while self.envs:
-            env = self.envs.pop()
-            try:
-                env.close()
-            except self._caught:
-                logger.warning("an environment raised in close()", exc_info=True)
+        envs, self.envs = self.envs, []
+        self._close_all(self.rows[: len(envs)], envs)
+        for crowd in (self._lanes, self._events):
+            if crowd is not None:
+                crowd.close()
+
+    def _close_all(self, rows: Rows, envs: list[Any]) -> None:
+        if self._lanes is not None:
+            self._lanes.wakes_all = True  # nobody is to wait for one that is stuck
+        for _, error in self._call_all(rows, lambda number: envs[number].close()):
+            if error is not None:
+                logger.warning("an environment raised in close()", exc_info=error)
 
     def _failure(self, error: BaseException, row: int, phase: str, action: Any = None) -> Failure:
         place = row - self.rows.start
@@ -403,6 +538,12 @@ def _wrong_step_result(result: Any) -> str:
         return (
             "step() returned 4 values, as in the old gym; Gymnasium's has 5: "
             "observation, reward, terminated, truncated, info"
+        )
+    if inspect.iscoroutine(result):
+        result.close()  # or Python would complain that nobody awaited it
+        return (
+            "step() returned a coroutine, but is no coroutine function: write `async def step`, and let no wrapper that "
+            "looks at results stand around it"
         )
     return f"step() must return observation, reward, terminated, truncated and info, got {shortened(result)}"
 

@@ -1,9 +1,30 @@
-"""The time in which environments step, and what they do with it."""
+"""The time in which environments are at work, and what they do with it."""
 
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from collections.abc import Iterable
+from contextlib import nullcontext
+from typing import Any, NamedTuple, Protocol
+
+from shoal.vector.layout import Rows
+from shoal.vector.overlap import Work
+
+UNTIMED = nullcontext()
+
+
+class Clock(Protocol):
+    """Runs while environments are at work."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def watched(self, rows: Rows, actions: Iterable[Any]) -> Iterable[Any]:
+        """The same actions, for environments that step one after the other."""
+
+    def timed(self, rows: Rows, work: Work) -> Work:
+        """The same work, for environments that are at it at the same time."""
 
 
 class Moment(NamedTuple):
@@ -17,29 +38,45 @@ class Moment(NamedTuple):
     """In which this thread could have computed and had no processor."""
 
 
+class Spent(NamedTuple):
+    """The time of some steps."""
+
+    seconds: float = 0.0
+    """In which the thread that steps had a processor, or did not want one."""
+    processor_seconds: float = 0.0
+    """Of all processors together, so that it may be more than ``seconds``."""
+    waiting_seconds: float = 0.0
+    """In which the thread that steps did not want a processor."""
+
+
 class StepClock:
     """Runs while environments step."""
 
     def __init__(self) -> None:
-        self.clear()
+        self._spent = Spent()
 
-    def clear(self) -> None:
-        """Begin to count anew."""
-        self.seconds = 0.0
-        """In which the thread that steps had a processor, or did not want one."""
-        self.processor_seconds = 0.0
-        """Of all processors together, so that it may be more than ``seconds``."""
-        self.waiting_seconds = 0.0
-        """In which the thread that steps did not want a processor."""
+    def take(self) -> Spent:
+        """What has been counted since the last time."""
+        spent, self._spent = self._spent, Spent()
+        return spent
+
+    def watched(self, _rows: Rows, actions: Iterable[Any]) -> Iterable[Any]:
+        """As they are."""
+        return actions
+
+    def timed(self, _rows: Rows, work: Work) -> Work:
+        """As it is."""
+        return work
 
     def __enter__(self) -> None:
         self._begin = _now()
 
     def __exit__(self, *_: object) -> None:
         wall, processors, thread, queueing = (end - begin for end, begin in zip(_now(), self._begin, strict=True))
-        self.seconds += max(0.0, wall - queueing)
-        self.processor_seconds += processors
-        self.waiting_seconds += max(0.0, wall - thread - queueing)
+        seconds, so_far, waiting = self._spent
+        self._spent = Spent(
+            seconds + max(0.0, wall - queueing), so_far + processors, waiting + max(0.0, wall - thread - queueing)
+        )
 
 
 def _now() -> Moment:

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.vector.backends.base import Addressed, Backend, Recipe
+from shoal.vector.backends.base import Addressed, Backend
 from shoal.vector.engine import Care
 from shoal.vector.errors import CannotStart, PoisonStep, ReplayDiverged, WorkerCrashLoop, WorkerTimeout
 from shoal.vector.failures import as_error
@@ -39,13 +39,16 @@ from shoal.vector.last_seen import LastSeen
 from shoal.vector.lateness import Lateness
 from shoal.vector.layout import Arena
 from shoal.vector.messages import (
+    NOTHING,
     Arrival,
+    Arrivals,
     Attachment,
     Command,
     Death,
     Event,
     Op,
     Outcome,
+    Recipe,
     Replay,
     Reply,
     renumbered,
@@ -228,6 +231,12 @@ class Supervisor:
                     events.append(event)
             elif type(event) is Arrival:
                 arrived.append(event)
+            elif type(event) is Arrivals:
+                if self._is_simple and (self.journal is None or not self._one_by_one):
+                    self._note_crowd(event)
+                    events.append(event)
+                else:
+                    arrived.extend(Arrival(row, event.sequence, NOTHING) for row in event.rows)
             else:
                 deaths.append(event)  # type: ignore[arg-type]
         if arrived:
@@ -266,6 +275,13 @@ class Supervisor:
             self.journal.seconds += self._clock() - self._busy_since
             self._busy_since = None
 
+    def _note_crowd(self, crowd: Arrivals) -> None:
+        """The ordinary case of environments that answer for themselves."""
+        if self.journal is not None:
+            self.journal.arrive_together(crowd.rows, crowd.sequence)
+            if not self.journal.has_open:
+                self._note_rest()
+
     def _note_arrivals(self, arrived: list[Arrival], events: list[Event]) -> None:
         now = self._clock() if self._watches else 0.0
         failed = {row for row, _, outcome in arrived if outcome.failures}
@@ -275,8 +291,9 @@ class Supervisor:
             row, sequence, outcome = arrival
             worker = self._worker_of[row]
             ward = self._wards[worker]
-            ward.deaths.clear()
-            ward.strikes.pop((sequence, row), None)
+            if ward.deaths or ward.strikes:
+                ward.deaths.clear()
+                ward.strikes.pop((sequence, row), None)
             ward.asked_at = now
             if self._is_limited:
                 self._retirement.count_episodes(worker, range(row, row + 1))
@@ -367,9 +384,9 @@ class Supervisor:
             self._lose(worker, self._rows[worker], fault)
             return self._rows[worker]
         step = self._pending_step(worker, row) if ward.phase is Phase.WELL else None
-        if row is not None and step is not None:
+        if step is not None:
             strikes = ward.strikes[step, row] = ward.strikes.get((step, row), 0) + 1
-            if strikes >= STRIKES:
+            if row is not None and strikes >= STRIKES:
                 if not may_lose:
                     raise (WorkerTimeout if is_late else PoisonStep)(
                         f"environment {row} has ended its worker {strikes} times in the same step, at last alone:\n{report}"
@@ -388,10 +405,12 @@ class Supervisor:
         return ()
 
     def _pending_step(self, worker: int, row: int | None) -> int | None:
-        """The command in which this environment was taking a step."""
+        """The command in which this environment, or who knows which, was taking a step."""
         assert self.journal is not None
         for command, _ in self.journal.pending(worker):
-            if command.op in (Op.STEP, Op.STEP_EACH) and (command.payload is None or row in command.payload.rows):
+            if command.op not in (Op.STEP, Op.STEP_EACH):
+                continue
+            if row is None or command.payload is None or row in command.payload.rows:
                 return command.sequence
         return None
 
@@ -518,9 +537,10 @@ class Supervisor:
             self._kept.append(Reply(worker, self._attach_sequence, Outcome.empty()))
         for command, one in self.journal.pending(worker):
             self.journal.restore_actions(command, one, worker)
-            suspects = [
+            # Where nobody could say who it was, because several were at work, nobody is suspected more than others.
+            suspects = {
                 row for (sequence, row), strikes in ward.strikes.items() if sequence == command.sequence and strikes > 1
-            ]
+            }
             if suspects or (worker, command.sequence) in self._one_by_one:
                 command = self._one_by_one.arranged(worker, command, suspects)
             if self._watches:

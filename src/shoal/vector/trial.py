@@ -12,19 +12,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from shoal.vector.forecast import Forecast, Measured, forecasts
+from shoal.vector.forecast import Forecast, Measured, forecasts, slowness
 from shoal.vector.messages import EnvFn
-from shoal.vector.step_clock import StepClock
+from shoal.vector.step_clock import Spent, StepClock
+from shoal.vector.wording import duration
 
 logger = logging.getLogger(__name__)
 
 SLOW_TO_MAKE = 0.02  # seconds; what takes longer to make is made in workers at once, in parallel
-SLOW_TO_BEGIN = 0.2  # seconds for making and resetting all
-WORTH_MOVING = 0.87  # of the time that a step takes here
-FEW_STEPS, LITTLE_TIME = 5, 0.005
+SLOW_TO_BEGIN = 0.01  # seconds for making and resetting one
+WORTH_MOVING = 0.82  # of the time that a step takes here
+FEW_STEPS, LITTLE_TIME = 9, 0.01
 LONG_TIME, VERY_LONG_TIME = 0.03, 0.5
 MANY_STEPS = 200
 
@@ -32,9 +34,10 @@ MANY_STEPS = 200
 class Trial:
     """Counts and times the first steps."""
 
-    def __init__(self, num_envs: int, cpus: int, clock: StepClock) -> None:
-        self._num_envs, self._cpus, self._clock = num_envs, cpus, clock
-        self._steps = self._infos = 0
+    def __init__(self, num_envs: int, cpus: int, clock: StepClock, *, overlaps: bool) -> None:
+        self._num_envs, self._cpus, self._clock, self._overlaps = num_envs, cpus, clock, overlaps
+        self._infos = self._some = self._some_infos = 0
+        self._steps: list[Spent] = []
         self._has_begun = False
         self._beginning_seconds = 0.0
 
@@ -43,42 +46,65 @@ class Trial:
         if not self._has_begun:
             self._beginning_seconds += seconds
 
+    @contextmanager
+    def beginning(self) -> Iterator[None]:
+        """The caller resets environments, which is not to be counted as steps."""
+        begin, clock = time.perf_counter(), vars(self._clock).copy()
+        try:
+            yield
+        finally:
+            vars(self._clock).update(clock)
+            self.note_beginning(time.perf_counter() - begin)
+
+    def forget_some(self) -> None:
+        """What was timed since the last step has been something else."""
+        self._clock.take()
+        self._some = self._some_infos = 0
+
+    def note_some(self, envs: int, infos: int) -> None:
+        """So many environments have taken a step each, and so many of them had an info."""
+        self._some += envs
+        self._some_infos += infos
+        if self._some >= self._num_envs:
+            self.note_step(round(self._some_infos * self._num_envs / self._some))
+            self._some = self._some_infos = 0
+
     def note_step(self, infos: int) -> None:
         """A step of all environments has been taken, and so many of them had an info."""
-        if not self._has_begun and self._clock.seconds < VERY_LONG_TIME:
-            # The first one may load and compile. Unless it was so long that there is no time for another, it does not count.
-            self._has_begun = True
-            self._clock.clear()
-            return
+        spent = self._clock.take()
+        # The first one may load and compile. Unless it was so long that there is no time for another, it does not count.
+        if self._has_begun or spent.seconds >= VERY_LONG_TIME:
+            self._steps.append(spent)
+            self._infos += infos
         self._has_begun = True
-        self._steps += 1
-        self._infos += infos
 
     @property
     def is_over(self) -> bool:
         """Whether enough has been seen."""
-        steps, seconds = self._steps, self._clock.seconds
+        steps, seconds = len(self._steps), sum(spent.seconds for spent in self._steps)
         return (
             (steps >= FEW_STEPS and seconds >= LITTLE_TIME)
             or (steps >= 1 and seconds >= LONG_TIME)
             or steps >= MANY_STEPS
-            or (not self._has_begun and self._beginning_seconds > SLOW_TO_BEGIN)
+            or (not self._has_begun and self._beginning_seconds > SLOW_TO_BEGIN * self._num_envs)
         )
 
     def verdict(self, result_nbytes: int) -> Verdict | None:
         """What was found, if there was anything to see."""
-        if self._steps < 1:
+        if not self._steps:
             return None
-        steps, clock = self._steps, self._clock
+        # Some may have been disturbed, or have begun episodes.
+        middle = sorted(self._steps)[len(self._steps) // 2]
         measured = Measured(
             num_envs=self._num_envs,
-            seconds=clock.seconds / steps,
-            computing_seconds=clock.processor_seconds / steps,
-            waiting_seconds=clock.waiting_seconds / steps,
+            seconds=middle.seconds,
+            computing_seconds=middle.processor_seconds,
+            waiting_seconds=middle.waiting_seconds,
             result_nbytes=result_nbytes,
-            infos=self._infos / steps,
+            infos=self._infos / len(self._steps),
+            overlaps=self._overlaps,
         )
-        return Verdict(measured, forecasts(measured, self._cpus))
+        return Verdict(measured, forecasts(measured, self._cpus, slowness()))
 
 
 class Verdict:
@@ -95,21 +121,26 @@ class Verdict:
     def reason(self) -> str:
         """Two sentences, with the numbers."""
         measured, choice, other = self._measured, self.choice, self._other
-        step = _duration(measured.seconds / measured.num_envs)
+        step = duration(measured.seconds / measured.num_envs)
         waits = measured.waiting_seconds / max(measured.seconds, 1e-9)
         kind = f", {waits:.0%} of it waiting" if waits > 0.2 else ""
         first = (
             f"A step of one environment takes {step}{kind}, so a loop over all {measured.num_envs} takes "
-            f"{_duration(measured.seconds)}."
+            f"{duration(measured.seconds)}."
         )
+        if measured.overlaps:
+            first = (
+                f"A step of all {measured.num_envs} environments, whose waits overlap, takes "
+                f"{duration(measured.seconds)}{kind}."
+            )
         if choice.backend == "serial":
             second = (
-                f"{_named(other)} would take about {_duration(other.seconds)}, {_duration(other.overhead)} of it for "
+                f"{_named(other)} would take about {duration(other.seconds)}, {duration(other.overhead)} of it for "
                 "signalling and copying, which is not worth it."
             )
         else:
             second = (
-                f"{_named(choice)} should take about {_duration(choice.seconds)}, {_duration(choice.overhead)} of it for "
+                f"{_named(choice)} should take about {duration(choice.seconds)}, {duration(choice.overhead)} of it for "
                 "signalling and copying."
             )
         return f"{first} {second}{self._oversubscribed()}"
@@ -155,12 +186,6 @@ class FirstMade:
 
 def _named(way: Forecast) -> str:
     if way.backend == "serial":
-        return "A plain loop"
-    return f"{way.num_workers} {'worker processes' if way.backend == 'shm' else 'threads'}"
-
-
-def _duration(seconds: float) -> str:
-    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
-        if seconds * factor >= 1:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds * 1e6:.2g} µs"
+        return "This process alone"
+    named = f"{way.num_workers} worker processes"
+    return named if way.threads_per_worker == 1 else f"{named} with {way.threads_per_worker} threads each"

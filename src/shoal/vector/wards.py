@@ -57,7 +57,7 @@ class Ward:
     phase: Phase = Phase.WELL
     deaths: list[str] = field(default_factory=list)
     """Without progress in between: what each of them looked like."""
-    strikes: dict[tuple[int, int], int] = field(default_factory=dict)
+    strikes: dict[tuple[int, int | None], int] = field(default_factory=dict)
     """How often it has died in which step of which environment: (command, environment)."""
     died_at: float = 0.0
     is_leaving: bool = False

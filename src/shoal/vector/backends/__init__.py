@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 
-from shoal.vector.backends.base import START_METHODS, Backend, Recipe, StartMethod, default_start_method
+from shoal.vector.backends.base import START_METHODS, Backend, StartMethod, default_start_method
 from shoal.vector.backends.serial import SerialBackend
 from shoal.vector.backends.threads import ThreadsBackend
 from shoal.vector.errors import BackendUnavailable
+from shoal.vector.messages import Recipe
 
 BACKENDS = ("serial", "threads", "pipes", "shm")
 PROCESS_BACKENDS = ("pipes", "shm")

@@ -10,11 +10,10 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from shoal.vector.layout import Arena
-from shoal.vector.messages import Attachment, Command, EnvFn, Event
+from shoal.vector.messages import Attachment, Command, Event
 
 StartMethod = Literal["spawn", "forkserver", "fork"]
 START_METHODS: tuple[StartMethod, ...] = ("spawn", "forkserver", "fork")
@@ -23,16 +22,6 @@ START_METHODS: tuple[StartMethod, ...] = ("spawn", "forkserver", "fork")
 def default_start_method() -> StartMethod:
     """``forkserver``, except on macOS, whose system libraries do not survive being forked."""
     return "spawn" if sys.platform == "darwin" else "forkserver"
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What one runner is responsible for."""
-
-    rows: range
-    env_fns: list[EnvFn]
-    entropy: int | None = None
-    """From which environments that nobody has seeded are seeded, so that it can be repeated; ``None``: by themselves."""
 
 
 Addressed = tuple[int, Command]

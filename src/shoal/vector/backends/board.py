@@ -96,9 +96,9 @@ class Board:
         self._mail_read[worker] = count
         return True
 
-    def arrival_seen(self) -> None:
-        """The caller has learned of an environment that was asked alone."""
-        self._arrivals_seen += 1
+    def arrivals_seen(self, count: int) -> None:
+        """The caller has learned of so many environments that were asked alone."""
+        self._arrivals_seen += count
 
     def fall_asleep(self, arrivals: int = 0) -> None:
         """From now on, workers ring; for environments that were asked alone, when there are so many more."""
@@ -130,13 +130,13 @@ class Desk:
         self._patience = SPIN_SECONDS if spins else 0.0
         self._last_wait = self._arrived = 0.0
 
-    def wait(self, sleep: Callable[[float | None], bool]) -> int | None:
+    def wait(self, sleep: Callable[[float | None], bool], patiently: bool) -> int | None:
         """The sequence number of the next ordinary step, or ``None`` when there is mail.
 
         ``sleep`` sleeps for so many seconds, or until there is mail, and returns whether there is.
         """
         begin = time.perf_counter()
-        may_look = self._last_wait < SPIN_SECONDS and begin - self._arrived < LONG_SECONDS
+        may_look = patiently and self._last_wait < SPIN_SECONDS and begin - self._arrived < LONG_SECONDS
         found, _ = look(self._glance, self._patience if may_look else 0.0)
         if not found:
             self.words[WORKER_ASLEEP] = 1
@@ -148,17 +148,20 @@ class Desk:
         if order != self._last_order:
             self._last_order = order
             return order
-        self._mail_read = self.words[SENT]
         return None
+
+    def mail_read(self) -> None:
+        """One message has been taken from the socket. There may be more, so it is counted and not only looked at."""
+        self._mail_read += 1
 
     def _glance(self) -> bool:
         words = self.words
         return words[ORDERED] != self._last_order or words[SENT] != self._mail_read
 
-    def arrived(self) -> bool:
-        """Say that an environment that was asked alone is done; returns whether the caller has to be rung."""
+    def arrived(self, count: int = 1) -> bool:
+        """Say that environments that were asked alone are done; returns whether the caller has to be rung."""
         words = self.words
-        words[ARRIVED] += 1
+        words[ARRIVED] += count
         return bool(words[CALLER_ASLEEP]) and sum(self._board[ARRIVED::STRIDE]) >= words[ENOUGH]
 
     def done(self, sequence: int) -> bool:

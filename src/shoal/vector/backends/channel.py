@@ -220,19 +220,23 @@ class WorkerChannel:
         """Look at another place of the board from now on."""
         self._desk = desk
 
-    def receive(self) -> Frame | None:
-        """The next command, or ``None`` when the caller is gone."""
+    def receive(self, *, patiently: bool = True) -> Frame | None:
+        """The next command, or ``None`` when the caller is gone. Patience is looking for a while before sleeping."""
         while True:
             if self._desk is None:
-                self._wait()
+                self._wait(patiently)
             else:
-                sequence = self._desk.wait(self._sleep)
+                sequence = self._desk.wait(self._sleep, patiently)
                 if sequence is not None:
                     return Frame(0, sequence, Op.STEP, 0, _NOTHING, _NOTHING)
                 if not self._look():
                     continue  # what the board speaks of has been read already
             frame = self._read()
-            if frame is None or frame.kind != RING:
+            if frame is None:
+                return None
+            if frame.kind != RING:
+                if self._desk is not None:
+                    self._desk.mail_read()
                 return frame
 
     def _read(self) -> Frame | None:
@@ -248,9 +252,9 @@ class WorkerChannel:
     def _sleep(self, seconds: float | None) -> bool:
         return bool(self._poll.poll(None if seconds is None else seconds * 1000))
 
-    def _wait(self) -> None:
+    def _wait(self, patiently: bool) -> None:
         begin = time.perf_counter()
-        may_look = self._last_wait < SPIN_SECONDS and begin - self._arrived < LONG_SECONDS
+        may_look = patiently and self._last_wait < SPIN_SECONDS and begin - self._arrived < LONG_SECONDS
         found, _ = look(self._look, self._patience if may_look else 0.0)
         if not found:
             self._poll.poll()

@@ -131,6 +131,17 @@ def own_peak_bytes() -> int:
     return int(found[1]) * 1024 if found else 0
 
 
+def wake_promptly() -> None:
+    """Let threads of this process that are begun from now on wake when they want to, and not up to 50 µs later.
+
+    Linux collects wake-ups to save power. With a crowd of environments that wait, every one of them would be late.
+    """
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(29, 1, 0, 0, 0)  # PR_SET_TIMERSLACK, to a nanosecond
+
+
 def volunteer_for_oom() -> None:
     """Let the kernel, when memory runs out, rather end this process, a worker that can be replaced, than its caller."""
     path = Path("/proc/self/oom_score_adj")

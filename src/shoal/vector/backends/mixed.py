@@ -7,16 +7,15 @@ that no process can be started any more: whoever then loses its worker goes on h
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from shoal.vector.backends.base import Addressed, RealTime, Recipe
+from shoal.vector.backends.at_home import AtHome
+from shoal.vector.backends.base import Addressed, RealTime
 from shoal.vector.backends.processes import ProcessBackend
-from shoal.vector.failures import Failure
 from shoal.vector.interrupts import allowed
 from shoal.vector.layout import Arena
-from shoal.vector.messages import EACH, Arrival, Attachment, Command, Event, Op, Outcome, Reply, one_by_one
+from shoal.vector.messages import Attachment, Command, Event, Op, Outcome, Recipe
 from shoal.vector.runner import Runner
 
 
@@ -31,9 +30,7 @@ class MixedBackend(RealTime):
         self._recipes = recipes
         self._progress: dict[int, list[int]] = {}
         self._runners: dict[int, Runner] = {}
-        self._posted: deque[tuple[int, int | None, Command]] = deque()
-        """Worker, the environment if it is to be reported by itself, and what to do; done while polling."""
-        self._interrupted: list[Event] = []
+        self._at_home = AtHome(self._execute, [recipe.rows for recipe in recipes])
         for worker in local:
             self.adopt(worker)
 
@@ -41,9 +38,7 @@ class MixedBackend(RealTime):
         """Let what this worker should do be done here from now on."""
         recipe = self._recipes[worker]
         self._progress[worker] = [0]
-        self._runners[worker] = Runner(
-            recipe.rows, recipe.env_fns, self._progress[worker], in_process=True, entropy=recipe.entropy
-        )
+        self._runners[worker] = Runner(recipe, self._progress[worker], in_process=True)
         self._processes.do_without(worker)
 
     def start(self) -> None:
@@ -60,32 +55,17 @@ class MixedBackend(RealTime):
         """Hand the commands to the processes, and keep those for here until the next poll."""
         self._processes.post([one for one in commands if one[0] not in self._runners])
         for worker, command in commands:
-            if worker not in self._runners:
-                continue
-            if command.op in EACH:
-                self._posted.extend((worker, row, part) for row, part in one_by_one(command))
-            else:
-                self._posted.append((worker, None, command))
+            if worker in self._runners:
+                self._at_home.post(worker, command)
 
     def poll(self, timeout: float | None, arrivals: int = 1) -> list[Event]:
         """Do the next thing that is to be done here, while the processes are at work; otherwise wait for them."""
-        if self._interrupted:
-            events, self._interrupted = self._interrupted, []
-            return events
-        if not self._posted:
+        if not self._at_home:
             return self._processes.poll(timeout, arrivals)
-        worker, row, command = self._posted.popleft()
-        try:
-            with allowed:
-                return [_event(worker, row, command, self._carry_out(worker, command))]
-        except KeyboardInterrupt as error:
-            # Nobody knows how far it got, so these have to be reset.
-            rows = self._recipes[worker].rows if row is None else [row]
-            failures = [Failure.of(error, env_index=row, phase=command.op.label) for row in rows]
-            self._interrupted.append(_event(worker, row, command, Outcome([], [], failures, [])))
-            raise
+        with allowed:
+            return self._at_home.carry_out()
 
-    def _carry_out(self, worker: int, command: Command) -> Outcome:
+    def _execute(self, worker: int, command: Command) -> Outcome:
         if command.op is Op.ATTACH:
             self._runners[worker].attach(command.payload, self._processes.arena)
             return Outcome.empty()
@@ -116,16 +96,10 @@ class MixedBackend(RealTime):
 
     def close(self, grace: float) -> list[str]:
         """Close everything, here and there."""
-        self._posted.clear()
+        self._at_home.clear()
         for runner in self._runners.values():
             runner.slice.close()
         return self._processes.close(grace)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._processes, name)
-
-
-def _event(worker: int, row: int | None, command: Command, outcome: Outcome) -> Event:
-    if row is None:
-        return Reply(worker, command.sequence, outcome)
-    return Arrival(row, command.sequence, outcome)

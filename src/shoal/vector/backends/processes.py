@@ -18,7 +18,7 @@ from typing import ClassVar
 import cloudpickle
 import numpy as np
 
-from shoal.vector.backends.base import Addressed, RealTime, Recipe, StartMethod
+from shoal.vector.backends.base import Addressed, RealTime, StartMethod
 from shoal.vector.backends.board import FIRST_SLEEP_SECONDS, NAP_SECONDS, Board, writes_keep_their_order
 from shoal.vector.backends.channel import ARRIVAL, LOG, RING, Channel, Frame
 from shoal.vector.backends.fork_guard import disown, own
@@ -35,19 +35,21 @@ from shoal.vector.cpus import own_processors, usable_cpus
 from shoal.vector.errors import CannotStart, ConfigurationError, ProtocolError, WorkerError
 from shoal.vector.failures import Failure
 from shoal.vector.interrupts import postponed
-from shoal.vector.layout import Arena, pack, packed_nbytes, private_arena, unpack
+from shoal.vector.layout import Arena, Array, pack, packed_nbytes, private_arena, unpack
 from shoal.vector.messages import (
     EACH,
+    NOTHING,
     Arrival,
+    Arrivals,
     Attachment,
     Command,
     Death,
     Event,
     Op,
     Outcome,
+    Recipe,
     Reply,
     Steps,
-    one_by_one,
 )
 from shoal.vector.registrations import own_registrations
 
@@ -205,7 +207,7 @@ class ProcessBackend(RealTime):
         for (worker, command), data in zip(commands, pickled, strict=True):
             member = self._members[worker]
             if command.op in EACH:
-                alone = [row for row, _ in one_by_one(command)]
+                alone = command.rows(member.recipe.rows)
                 self._tickets[alone] = command.sequence
                 self._num_under_way += len(alone)
             else:
@@ -217,8 +219,8 @@ class ProcessBackend(RealTime):
             raw = None
             if self._shared is None and command.op in (Op.STEP, Op.STEP_EACH):
                 assert self._arena is not None
-                rows, _, wide = command.payload or (member.recipe.rows, [], ())
-                raw = pack(self._arena.given_actions(wide), rows)
+                steps = command.payload or Steps(member.recipe.rows, [], ())
+                raw = pack(self._arena.given_actions(steps.wide), steps.rows)
             if not member.channel.send(member.generation, command.sequence, command.op, data, raw):
                 self._waiter.watch_for_room(worker, True)
             self._board.mail_sent(worker)
@@ -278,18 +280,33 @@ class ProcessBackend(RealTime):
                 self._read(worker, events)
         if self._num_under_way:
             assert self._arena is not None
-            for row in np.flatnonzero(self._arena.tickets == self._tickets).tolist():
-                self._arrive(row, Outcome.empty(), events)
+            self._take_tickets(self._arena.tickets, events)
             for worker in range(self.num_workers):
                 if board.has_mail(worker):
                     self._read(worker, events)
         return events
 
+    def _take_tickets(self, tickets: Array, events: list[Event]) -> None:
+        """Those that have reported themselves in the arena, all that were asked at the same time together."""
+        rows = (tickets == self._tickets).nonzero()[0]
+        if not len(rows):
+            return
+        sequences = self._tickets[rows]
+        self._tickets[rows] = NOT_UNDER_WAY
+        self._num_under_way -= len(rows)
+        self._board.arrivals_seen(len(rows))
+        first = int(sequences[0])
+        if (sequences == first).all():
+            events.append(Arrivals(rows.tolist(), first))
+            return
+        asked = np.unique(sequences).tolist()
+        events.extend(Arrivals(rows[sequences == sequence].tolist(), sequence) for sequence in asked)
+
     def _arrive(self, row: int, outcome: Outcome, events: list[Event]) -> None:
         events.append(Arrival(row, int(self._tickets[row]), outcome))
         self._tickets[row] = NOT_UNDER_WAY
         self._num_under_way -= 1
-        self._board.arrival_seen()
+        self._board.arrivals_seen(1)
 
     def _read(self, worker: int, events: list[Event]) -> None:
         """Take everything that a worker has sent."""
@@ -383,7 +400,7 @@ class ProcessBackend(RealTime):
             events.append(Reply(worker, command.sequence, Outcome.empty()))
         for row in member.recipe.rows:
             if self._tickets[row] != NOT_UNDER_WAY and self._arena.tickets[row] == self._tickets[row]:
-                self._arrive(row, Outcome.empty(), events)
+                self._arrive(row, NOTHING, events)
 
     def replace(self, worker: int) -> None:
         """Put another process in the place of one that has died. What it was asked is forgotten."""
@@ -518,8 +535,12 @@ class ProcessBackend(RealTime):
     def _why_late(self, worker: int, grace: float) -> str:
         return (
             f"worker {worker} (pid {self._members[worker].process.pid}) did not end within {grace:.1f} s of close(): "
-            f"it was busy with environment {self.progress(worker)}; it is killed"
+            f"{self._busy_with(worker)}; it is killed"
         )
+
+    def _busy_with(self, worker: int) -> str:
+        row = self.progress(worker)
+        return "one of its environments was at work" if row is None else f"it was busy with environment {row}"
 
     def _release(self) -> None:
         for member in self._members:

@@ -16,9 +16,22 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import ClassVar
 
-from shoal.vector.backends.base import Addressed, InProcess, Recipe
+from shoal.vector.backends.base import Addressed, InProcess
 from shoal.vector.layout import Arena, private_arena
-from shoal.vector.messages import EACH, Arrival, Attachment, Command, Event, Op, Outcome, Reply, one_by_one
+from shoal.vector.messages import (
+    EACH,
+    Arrival,
+    Attachment,
+    Command,
+    Event,
+    Op,
+    Outcome,
+    Recipe,
+    Reply,
+    apart,
+    is_together,
+    one_by_one,
+)
 from shoal.vector.runner import Runner
 
 
@@ -32,8 +45,7 @@ class ThreadsBackend(InProcess):
         self.num_workers = len(recipes)
         self._progress = [[0] for _ in recipes]
         self.runners = [
-            Runner(recipe.rows, recipe.env_fns, progress, in_process=True, entropy=recipe.entropy)
-            for recipe, progress in zip(recipes, self._progress, strict=True)
+            Runner(recipe, progress, in_process=True) for recipe, progress in zip(recipes, self._progress, strict=True)
         ]
         self._commands: list[SimpleQueue[Command]] = [SimpleQueue() for _ in recipes]
         self._answers = Answers()
@@ -138,6 +150,11 @@ class Answers:
 def _serve(worker: int, runner: Runner, commands: SimpleQueue[Command], answers: Answers) -> None:
     while True:
         command = commands.get()
+        if is_together(command):
+            outcome = runner.execute(Command(command.sequence, Op.STEP, command.payload))
+            for row, its in apart(outcome, command.payload.rows).items():
+                answers.put(Arrival(row, command.sequence, its))
+            continue
         if command.op in EACH:
             for row, part in one_by_one(command):
                 answers.put(Arrival(row, part.sequence, runner.execute(part)))

@@ -22,25 +22,38 @@ import pickle
 import signal
 import socket
 import sys
+import threading
 import traceback
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, NoReturn
 
 import cloudpickle
 
-from shoal.vector.backends.base import Recipe
 from shoal.vector.backends.board import Desk
 from shoal.vector.backends.channel import ARRIVAL, LOG, MAX_PICKLED, REPLY, RING, Frame, WorkerChannel
 from shoal.vector.backends.descendants import COOKIE, descendants_of, end_all
 from shoal.vector.backends.last_words import leave_in
 from shoal.vector.backends.lifeline import end_together, hold_on, is_broken
-from shoal.vector.backends.limits import volunteer_for_oom
+from shoal.vector.backends.limits import volunteer_for_oom, wake_promptly
 from shoal.vector.backends.remote_log import LogSettings, forward_logs
 from shoal.vector.backends.shared_buffer import map_shared
 from shoal.vector.failures import Failure
 from shoal.vector.infos import by_environment
 from shoal.vector.layout import Arena, Rows, pack, private_arena, unpack
-from shoal.vector.messages import EACH, Attachment, Command, Op, Outcome, Steps, one_by_one
+from shoal.vector.messages import (
+    EACH,
+    Attachment,
+    Command,
+    Op,
+    Outcome,
+    Pace,
+    Recipe,
+    Steps,
+    apart,
+    is_together,
+    one_by_one,
+)
 from shoal.vector.observations import ContractViolation
 from shoal.vector.registrations import register_here
 from shoal.vector.runner import Runner
@@ -48,6 +61,9 @@ from shoal.vector.runner import Runner
 logger = logging.getLogger(__name__)
 
 STEP = int(Op.STEP)
+
+HERE: Worker | None = None
+"""The worker that this process is."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +117,15 @@ def dumps(value: Any) -> bytes:
 
 def serve(post: Post) -> NoReturn:
     """The whole life of a worker process."""
+    global HERE
     exit_code = 1
     try:
         _settle_in(post)
         desk = Desk(post.board_fd, post.worker, spins=post.spins)
         board_desk = desk if post.uses_board else None
         channel = WorkerChannel(socket.socket(fileno=post.channel_fd), board_desk, spins=post.spins)
-        Worker(post, channel, desk).run()
+        HERE = Worker(post, channel, desk)
+        HERE.run()
         exit_code = 0
     except (BrokenPipeError, ConnectionResetError):
         pass  # the caller is gone
@@ -162,14 +180,19 @@ class Worker:
         self._channel = channel
         self._desk = desk
         self._has_logged = False
-        self._runner: Runner
+        self._reporting = threading.RLock()
+        self._num_under_way = 0
+        """How many environments are at work on threads of their own."""
+        self.runner: Runner
+        """What has the environments."""
         self._arena: Arena
         self._concerned: Rows
         """The environments of the command that is being carried out."""
 
     def run(self) -> None:
         """Until the caller closes the socket or says so."""
-        while (frame := self._channel.receive()) is not None:
+        # Who looks around keeps the interpreter to itself, which threads at work need more.
+        while (frame := self._channel.receive(patiently=not self._num_under_way)) is not None:
             if frame.kind == Op.CLOSE:
                 break
             if frame.kind == Op.PREPARE:
@@ -180,8 +203,8 @@ class Worker:
                 self._carry_out_each(frame)
             else:
                 self._reply(frame, self._carry_out(frame))
-        if hasattr(self, "_runner"):
-            self._runner.slice.close()
+        if hasattr(self, "runner"):
+            self.runner.slice.close()
 
     def _prepare(self, frame: Frame) -> None:
         """Import what a worker imports, ahead of time. If that fails it will fail again, and be reported then."""
@@ -203,8 +226,8 @@ class Worker:
 
     def _carry_out(self, frame: Frame) -> Outcome:
         if frame.kind == STEP and not frame.pickled and not frame.raw:
-            self._concerned = self._runner.rows
-            return self._runner.execute(Command(frame.sequence, Op.STEP))  # the one that must be quick
+            self._concerned = self.runner.rows
+            return self.runner.execute(Command(frame.sequence, Op.STEP))  # the one that must be quick
         op = Op(frame.kind)
         if op is Op.CONSTRUCT:
             return self._construct(frame)
@@ -213,22 +236,52 @@ class Worker:
             self._attach(payload)
             return Outcome.empty()
         if op is Op.STEP and frame.raw:
-            rows, _, wide = payload or (self._runner.rows, [], ())
-            unpack(self._arena.given_actions(wide), rows, frame.raw)
+            steps = payload or Steps(self.runner.rows, [], ())
+            unpack(self._arena.given_actions(steps.wide), steps.rows, frame.raw)
         command = Command(frame.sequence, op, payload)
         if op in (Op.RESET, Op.STEP):
-            self._concerned = command.rows(self._runner.rows)
-        return self._runner.execute(command)
+            self._concerned = command.rows(self.runner.rows)
+        return self.runner.execute(command)
 
     def _carry_out_each(self, frame: Frame) -> None:
         payload: Any = pickle.loads(frame.pickled)
         if isinstance(payload, Steps) and frame.raw:
             unpack(self._arena.given_actions(payload.wide), payload.rows, frame.raw)
-        for row, command in one_by_one(Command(frame.sequence, Op(frame.kind), payload)):
-            self._announce(row, frame.sequence, self._runner.execute(command))
+        whole = Command(frame.sequence, Op(frame.kind), payload)
+        if is_together(whole):
+            outcome = self.runner.execute(Command(frame.sequence, Op.STEP, payload))
+            self._announce_all(payload.rows, frame.sequence, outcome)
+            return
+        overlaps = self.runner.slice.overlaps and not (isinstance(payload, Steps) and payload.pace is Pace.IN_TURN)
+        for row, command in one_by_one(whole):
+            if overlaps:
+                with self._reporting:
+                    self._num_under_way += 1
+                self.runner.start_alone(row, command, partial(self._report, row, frame.sequence))
+            else:
+                outcome = self.runner.execute(command)
+                with self._reporting:
+                    self._announce(row, frame.sequence, outcome)
+
+    def _report(self, row: int, sequence: int, outcome: Outcome) -> None:
+        """Announce one environment from its own thread."""
+        with self._reporting:
+            self._num_under_way -= 1
+            self._announce(row, sequence, outcome)
+
+    def _announce_all(self, rows: Rows, sequence: int, outcome: Outcome) -> None:
+        """Say that several environments are done."""
+        with self._reporting:
+            if any(outcome) or not self._post.uses_board or self._has_logged:
+                for row, its in apart(outcome, rows).items():
+                    self._announce(row, sequence, its)
+                return
+            self._arena.tickets[rows] = sequence
+            if self._desk.arrived(len(rows)):
+                self._channel.send(self._post.generation, sequence, RING)
 
     def _announce(self, row: int, sequence: int, outcome: Outcome) -> None:
-        """Report one environment."""
+        """Say that one environment is done."""
         is_plain = not any(outcome)
         if is_plain and self._post.uses_board and not self._has_logged:
             self._arena.tickets[row] = sequence
@@ -251,11 +304,11 @@ class Worker:
         except BaseException as error:
             # Unpickling imports the user's modules, so anything can be raised here.
             return Outcome([], [], [Failure.of(error, env_index=self._post.first_row, phase="construct")], [])
+        if recipe.num_threads > 1:
+            wake_promptly()
         logger.debug("worker %d (pid %d) makes environments %s", self._post.worker, os.getpid(), recipe.rows)
-        self._runner = Runner(
-            recipe.rows, recipe.env_fns, self._desk.progress, in_process=False, entropy=recipe.entropy
-        )
-        return self._runner.execute(Command(frame.sequence, Op.CONSTRUCT))
+        self.runner = Runner(recipe, self._desk.progress, in_process=False)
+        return self.runner.execute(Command(frame.sequence, Op.CONSTRUCT))
 
     def _attach(self, attachment: Attachment) -> None:
         if self._post.arena_fd >= 0:
@@ -263,7 +316,7 @@ class Worker:
         else:
             attachment = replace(attachment, num_slots=1)  # what was sent away need not be kept
             self._arena = private_arena(attachment.layout)
-        self._runner.attach(attachment, self._arena)
+        self.runner.attach(attachment, self._arena)
 
     def _reply(self, frame: Frame, outcome: Outcome) -> None:
         is_plain = not any(outcome)

@@ -1,0 +1,218 @@
+"""Steps that overlap: environments that wait need not wait one after the other.
+
+::
+
+    Lanes        place 0 ─▶ thread: step ─ waits ─ done        each environment has a thread of its own, on which it is made,
+                 place 1 ─▶ thread: step ─ waits ─ done        reset, stepped and closed
+    EventLoop    all     ─▶ one thread: await step, step, ...  environments whose methods are coroutines
+
+Only what environments do happens there. What becomes of their results is decided by who asked, in one place and in order, so
+results are the same as without any of this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, NamedTuple, Protocol
+
+from shoal.vector.errors import CannotStart
+
+LEAVE_SECONDS = 1.0
+"""How long a thread may take to end. One that is stuck in an environment is left behind, and does not keep the process."""
+
+Work = Callable[[int], Any]
+"""Does something with one environment, given its number among those that are asked; may return something to await."""
+
+
+class Result(NamedTuple):
+    """What came of it."""
+
+    value: Any
+    error: BaseException | None = None
+
+
+class Overlap(Protocol):
+    """A way for several environments to be at work at the same time."""
+
+    def run_all(self, places: Sequence[int], work: Work) -> list[Result]:
+        """Do this with the environments in these places, and wait for all of them."""
+
+    def close(self) -> None:
+        """End the threads."""
+
+
+def is_coroutine_env(env: Any) -> bool:
+    """Whether stepping or resetting this environment gives something to await."""
+    core = getattr(env, "unwrapped", env)
+    return any(inspect.iscoroutinefunction(getattr(core, name, None)) for name in ("step", "reset"))
+
+
+def attempt(work: Work, number: int, events: EventLoop | None) -> Result:
+    """Do it here and now."""
+    try:
+        value = work(number)
+        if events is not None and inspect.isawaitable(value):
+            value = events.finish(value)
+    except BaseException as error:
+        return Result(None, error)
+    return Result(value)
+
+
+class Lanes:
+    """Threads, each for the same environments always: some can be used only by the thread that made them."""
+
+    def __init__(self, num_threads: int, name: str) -> None:
+        self.events: EventLoop | None = None
+        """Where what is to be awaited is awaited."""
+        self.wakes_all = False
+        """Whether threads are woken together, and not one by the other."""
+        self._queues: list[SimpleQueue[Callable[[], None] | None]] = []
+        self._threads: list[threading.Thread] = []
+        for number in range(num_threads):
+            queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+            thread = threading.Thread(target=_serve, args=(queue,), name=f"{name}-{number}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                # The system allows no more of them. With fewer, some environments take turns.
+                if not self._threads:
+                    raise CannotStart(f"no thread could be started for the environments: {error}") from error
+                break
+            self._queues.append(queue)
+            self._threads.append(thread)
+
+    def run_all(self, places: Sequence[int], work: Work) -> list[Result]:
+        """Do this with the environments in these places, each on its thread, and wait for all of them."""
+        shares: dict[int, list[int]] = {}
+        for number, place in enumerate(places):
+            shares.setdefault(place % len(self._queues), []).append(number)
+        one = _Round(work, shares, [self._queues[lane] for lane in shares], self.events)
+        return one.run(wakes_all=self.wakes_all)
+
+    def start(self, place: int, work: Callable[[], None]) -> None:
+        """Do this on the thread of that environment, and do not wait for it."""
+        self._queues[place % len(self._queues)].put(work)
+
+    def close(self) -> None:
+        """End the threads."""
+        for queue in self._queues:
+            queue.put(None)
+        for thread in self._threads:
+            thread.join(LEAVE_SECONDS)
+
+
+class EventLoop:
+    """One thread in which coroutines run."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def run_all(self, places: Sequence[int], work: Work) -> list[Result]:
+        """Do this with the environments in these places, and wait for all of them."""
+
+        async def run_one(number: int) -> Result:
+            try:
+                value = work(number)
+                return Result(await value if inspect.isawaitable(value) else value)
+            except BaseException as error:
+                return Result(None, error)
+
+        async def run_everyone() -> list[Result]:
+            return await asyncio.gather(*map(run_one, range(len(places))))
+
+        results: list[Result] = self._wait_for(run_everyone())
+        return results
+
+    def finish(self, awaitable: Awaitable[Any]) -> Any:
+        """What comes of one, for another thread."""
+
+        async def run() -> Any:
+            return await awaitable
+
+        return self._wait_for(run())
+
+    def _wait_for(self, coroutine: Any) -> Any:
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            # Whoever waits gives up. Nothing may still be under way when the environments are reset.
+            future.cancel()
+            with suppress(TimeoutError):
+                asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop).result(LEAVE_SECONDS)
+            raise
+
+    def close(self) -> None:
+        """End the thread, and what still runs in it."""
+        if self._loop.is_closed():
+            return
+        with suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop).result(LEAVE_SECONDS)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(LEAVE_SECONDS)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+
+class _Round:
+    """One thing to do for some environments, by several threads."""
+
+    def __init__(
+        self, work: Work, shares: dict[int, list[int]], queues: list[SimpleQueue[Any]], events: EventLoop | None
+    ) -> None:
+        self._work, self._events, self._queues = work, events, queues
+        self._shares = list(shares.values())
+        self._results: dict[int, Result] = {}
+        self._left = len(queues)
+        self._counting, self._is_over = threading.Lock(), threading.Lock()
+        self._jobs: list[Callable[[], None]] = [partial(self._run_share, turn) for turn in range(len(queues))]
+        if contextvars.copy_context():  # not empty: environments may want to know that they are being brought back
+            self._jobs = [partial(contextvars.copy_context().run, job) for job in self._jobs]
+
+    def run(self, *, wakes_all: bool) -> list[Result]:
+        """Begin, and wait for all of them."""
+        self._is_chain = not wakes_all
+        if self._left:
+            self._is_over.acquire()
+            for queue, job in zip(self._queues, self._jobs, strict=True):
+                queue.put(job)
+                if self._is_chain:
+                    break
+            self._is_over.acquire()
+        results = self._results
+        return [results[number] for number in range(len(results))]
+
+    def _run_share(self, turn: int) -> None:
+        # Each wakes the next before it begins: woken together, all of them would queue for the interpreter.
+        following = turn + 1
+        if self._is_chain and following < len(self._jobs):
+            self._queues[following].put(self._jobs[following])
+        for number in self._shares[turn]:
+            self._results[number] = attempt(self._work, number, self._events)
+        with self._counting:
+            self._left -= 1
+            is_last = not self._left
+        if is_last:
+            self._is_over.release()
+
+
+def _serve(queue: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (work := queue.get()) is not None:
+        work()
+        del work  # what it refers to is not this thread's to keep
+
+
+async def _cancel_others() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

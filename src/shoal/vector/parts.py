@@ -1,0 +1,95 @@
+"""Parts: some of the environments, driven as if they were all. With two of them, the policy works while environments step.
+
+::
+
+    first, second = envs.split(2)
+
+    first    step ░░░░░░░░░ policy ▓▓▓ step ░░░░░░░░░ policy ▓▓▓        ░ environments   ▓ policy
+    second   policy ▓▓▓ step ░░░░░░░░░ policy ▓▓▓ step ░░░░░░░░░
+
+Each part is in lockstep by itself, so results are the same on every backend and every machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from gymnasium.vector.utils import batch_space
+
+from shoal.vector.errors import ConfigurationError, NothingPending, WaitTimeout
+from shoal.vector.plan import check_count
+from shoal.vector.tasks import Options, Seeds
+
+if TYPE_CHECKING:
+    from shoal.vector.first_ready import Batch
+    from shoal.vector.parallel_env import ParallelEnv, Step
+
+
+class Part:
+    """Some of the environments of a :class:`ParallelEnv`. They are closed with it."""
+
+    def __init__(self, envs: ParallelEnv, rows: list[int]) -> None:
+        self._envs, self._rows = envs, rows
+        self._is_stepping = False
+        self.num_envs = len(rows)
+        self.env_ids = np.array(rows, dtype=np.int64)
+        """Which environments: row k of everything here is that of environment ``env_ids[k]``."""
+        self.single_observation_space, self.single_action_space = (
+            envs.single_observation_space,
+            envs.single_action_space,
+        )
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+
+    def reset(self, *, seed: Seeds = None, options: Options = None) -> tuple[Any, dict[str, Any]]:
+        """Begin new episodes. A number as seed gives each environment the same one as in a reset of all."""
+        self._envs.send_reset(self._rows, seed=seed, options=options)
+        batch = self._receive(None)
+        return batch.observation, batch.info
+
+    def step_async(self, actions: Any) -> None:
+        """Let the environments take a step each; returns at once."""
+        self._envs._send_together(actions, self._rows)
+        self._is_stepping = True
+
+    def step_wait(self, timeout: float | None = None) -> Step:
+        """Wait for what :meth:`step_async` began. After ``timeout`` seconds it raises, and may be called again."""
+        if not self._is_stepping:
+            raise NothingPending("Calling `step_wait` without any prior call to `step_async`.", "step")
+        batch = self._receive(timeout)
+        return batch.observation, batch.reward, batch.terminated, batch.truncated, batch.info
+
+    def _receive(self, timeout: float | None) -> Batch:
+        try:
+            batch = self._envs._recv_exactly(self._rows, timeout)
+        except (WaitTimeout, KeyboardInterrupt):
+            raise  # all of them go on: wait again
+        except BaseException:
+            self._envs._flights.drop(self._rows)  # one has raised; what the others did is lost with it, as in any step
+            self._is_stepping = False
+            raise
+        self._is_stepping = False
+        return batch
+
+    def step(self, actions: Any) -> Step:
+        """Take a step and wait for it."""
+        self.step_async(actions)
+        return self.step_wait()
+
+    def __repr__(self) -> str:
+        return f"Part(env_ids={self._rows})"
+
+
+def split(envs: ParallelEnv, num_parts: int) -> tuple[Part, ...]:
+    """Parts as even as can be, each with environments of every worker, however many of these there are.
+
+    Members of a group, which begin with the same task, stay together.
+    """
+    check_count("num_parts", num_parts)
+    size = envs.group_size
+    if num_parts > envs.num_envs // size:
+        what = f"{envs.num_envs} environments" if size == 1 else f"{envs.num_envs // size} groups"
+        raise ConfigurationError(f"{what} cannot be split into {num_parts} parts")
+    rows = range(envs.num_envs)
+    return tuple(Part(envs, [row for row in rows if row // size % num_parts == part]) for part in range(num_parts))
