@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import shoal
+from shoal.vector.profile.tracks import Share
 
 
 def run(*arguments: str, expect: int = 0) -> str:
@@ -54,8 +56,28 @@ def test_demo_proves_that_the_results_are_identical() -> None:
 
 def test_bench_measures_shoal_beside_gymnasium() -> None:
     text = run("bench", "--quick", "--num-envs", "3", "--seconds", "0.01", "--repeats", "1")
-    for name in ("SyncVectorEnv", "AsyncVectorEnv", "shoal serial", "shoal threads", "shoal pipes", "shoal shm"):
+    backends = ("auto", "serial", "threads", "pipes", "shm")
+    for name in ("SyncVectorEnv", "AsyncVectorEnv", *(f"shoal {backend}" for backend in backends)):
         assert name in text
+    assert "auto: A step of one environment takes" in text
+
+
+def test_profile_says_where_the_time_goes(tmp_path: Path) -> None:
+    text = run("profile", "CartPole-v1", "--num-envs", "4", "--seconds", "0.3", "--output", str(tmp_path / "found"))
+    assert "CartPole-v1" in text
+    assert "4 environments, backend 'serial'" in text
+    assert all(share.value in text for share in Share)
+    assert (tmp_path / "found" / "profile.png").read_bytes().startswith(b"\x89PNG")
+    assert '"traceEvents"' in (tmp_path / "found" / "profile.json").read_text()
+
+
+def test_profile_takes_any_environment_and_policy() -> None:
+    text = run(
+        "profile", "tests.envs:CountingEnv", "--backend", "shm", "--seconds", "0.3", "--policy-milliseconds", "20"
+    )
+    assert "with 2 workers" in text
+    assert "envs.split(2)" in text
+    assert "Did you mean 'CountingEnv'?" in run("profile", "tests.envs:CountinEnv", expect=1)
 
 
 def test_a_verb_or_an_environment_that_does_not_exist_is_explained() -> None:

@@ -14,12 +14,14 @@ from shoal.cli.bench import bench
 from shoal.cli.check import check
 from shoal.cli.demo import demo
 from shoal.cli.envs import envs
+from shoal.cli.profile import profile
 
 app = SubcommandApp()
 app.command(envs)
 app.command(bench)
 app.command(demo)
 app.command(check)
+app.command(profile)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,0 +1,158 @@
+"""What would be quicker, and by how much: what was measured, put into the same small model by which ``"auto"`` decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from shoal.vector.forecast import Measured, forecasts
+from shoal.vector.plan import Plan
+from shoal.vector.profile.tracks import Share
+from shoal.vector.wording import duration
+
+WORTH_SAYING = 1.05
+LARGE, LITTLE = 0.15, 0.02
+"""A share of the time that is worth a word, and one that is not nothing."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Something to change, and how many times as fast it should become."""
+
+    text: str
+    gain: float
+
+    def __str__(self) -> str:
+        return f"{self.text} (about {self.gain:.2g} x)" if self.gain > 1 else self.text
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What was measured, as far as advice depends on it."""
+
+    plan: Plan
+    num_envs: int
+    cpus: int
+    num_workers: int
+    seconds: float
+    steps: int
+    shares: Mapping[Share, float]
+    env_seconds: float
+    """A step of one environment."""
+    waiting: float
+    """The share of that in which nothing is computed."""
+
+    @property
+    def policy(self) -> float:
+        """The share of time that is the caller's own."""
+        return self.shares[Share.POLICY]
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether several environments of a worker are at work at the same time, on threads or as coroutines."""
+        return self.plan.threads_per_worker > 1 or not self.env_seconds
+
+    @property
+    def efficiency(self) -> float:
+        """What part of the ideal was reached."""
+        if not self.round_seconds:
+            return 0.0
+        processors = min(self.cpus, self.num_envs)
+        if not self.env_seconds:  # single steps could not be timed
+            on_environments = self.shares[Share.ENVIRONMENT] / (1.0 - self.policy)
+            return on_environments if self.overlaps else min(1.0, on_environments * self.num_workers / processors)
+        computing = self.num_envs * self.env_seconds * (1 - self.waiting) / processors
+        return min(1.0, max(computing, self.env_seconds) / self.round_seconds)
+
+    @property
+    def round_seconds(self) -> float:
+        """A step of all environments, without the policy."""
+        return self.seconds * (1 - self.policy) * self.num_envs / max(1, self.steps)
+
+
+def advice_for(situation: Situation, stragglers: Sequence[int]) -> tuple[Advice, ...]:
+    """What to change, the most useful first."""
+    shares = situation.shares
+    found = [*_other_backend(situation)]
+    if situation.policy > LARGE and situation.num_envs > 1 and situation.plan.backend != "serial":
+        # With two halves, whichever is longer hides the other.
+        gain = 1 / max(situation.policy, 1 - situation.policy)
+        found.append(
+            Advice(
+                f"The policy takes {situation.policy:.0%} of the time, in which all environments wait. Let it work on one half "
+                "while the other steps: envs.split(2).",
+                gain,
+            )
+        )
+    if shares[Share.BARRIER] > LARGE:
+        who = f" (mostly for environment {stragglers[0]})" if len(stragglers) == 1 else ""
+        found.append(
+            Advice(
+                f"Workers wait {shares[Share.BARRIER]:.0%} of the time for the slowest{who}. Take whoever is ready: "
+                "envs.send() and envs.recv().",
+                1 / (1 - shares[Share.BARRIER]),
+            )
+        )
+    if shares[Share.INFOS] > LARGE:
+        found.append(
+            Advice(
+                f"Infos take {shares[Share.INFOS]:.0%} of the time. Return only what is used, or only when an episode ends.",
+                1 / (1 - shares[Share.INFOS]),
+            )
+        )
+    if shares[Share.COPYING] > LARGE and not _is_other_backend(found):
+        found.append(
+            Advice(
+                f"Copying takes {shares[Share.COPYING]:.0%} of the time. With copy=False observations are not copied again; "
+                "smaller observations (uint8 for pixels, float32) help everywhere.",
+                1 / (1 - shares[Share.COPYING] / 2),
+            )
+        )
+    if shares[Share.SIGNALLING] > LARGE and not _is_other_backend(found):
+        found.append(
+            Advice(
+                f"Signalling takes {shares[Share.SIGNALLING]:.0%} of the time, however many environments there are: with twice "
+                "as many, each costs half.",
+                1 / (1 - shares[Share.SIGNALLING] / 2),
+            )
+        )
+    worth = sorted((each for each in found if each.gain > WORTH_SAYING), key=lambda each: -each.gain)
+    if worth:
+        return tuple(worth)
+    return (Advice("Nothing stands out that could be changed: what is left is the environments' own steps.", 1.0),)
+
+
+def _is_other_backend(found: Sequence[Advice]) -> bool:
+    return any("backend=" in each.text or "processes" in each.text for each in found)
+
+
+def _other_backend(situation: Situation) -> Sequence[Advice]:
+    """Another way to run these environments, if it should be quicker."""
+    if situation.cpus < 2 or not situation.env_seconds or situation.overlaps:
+        return ()
+    seconds = situation.env_seconds * situation.num_envs
+    measured = Measured(
+        num_envs=situation.num_envs,
+        seconds=seconds,
+        computing_seconds=seconds * (1 - situation.waiting),
+        waiting_seconds=seconds * situation.waiting,
+        result_nbytes=0,
+        infos=situation.num_envs if situation.shares[Share.INFOS] > LITTLE else 0.0,
+    )
+    best = forecasts(measured, situation.cpus)[0]
+    gain = situation.round_seconds / best.seconds * (1 - situation.policy) + situation.policy
+    is_same = (best.backend, best.threads_per_worker) == (situation.plan.backend, situation.plan.threads_per_worker)
+    if is_same or gain < WORTH_SAYING:
+        return ()
+    step = f"A step takes {duration(situation.env_seconds)}"
+    if best.backend == "serial":
+        return (Advice(f'{step}, too little for workers: backend="serial".', gain),)
+    if best.threads_per_worker > 1:
+        return (
+            Advice(
+                f'{step}, {situation.waiting:.0%} of it waiting: backend="shm", threads_per_worker='
+                f"{best.threads_per_worker}.",
+                gain,
+            ),
+        )
+    return (Advice(f'{step}, enough for {best.num_workers} worker processes: backend="shm".', gain),)
