@@ -20,30 +20,34 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.first_ready.uneven_env import SLOWNESS, Spread, UnevenWorkload
 from benchmarks.throughput.calibration import calibrate
+from benchmarks.throughput.cells import Spread
 from benchmarks.throughput.host import Host, RigError
 from benchmarks.throughput.rigs.catalogue import RigSpec
+from benchmarks.throughput.step_costs import StepCost
 from benchmarks.throughput.watch import Watch
+from benchmarks.throughput.workload import Workload
 
 NUM_ENVS, STEP_MICROSECONDS = 32, 1000
 ROUNDS = 25
 PATIENCE_SECONDS = 2.0
-MODULE = "benchmarks.first_ready.rigs"
+SLOWNESS = 50
+SPREADS: tuple[Spread, ...] = ("exponential", "even", "straggler")
 
 
-def _spec(name: str, library: str, kind: str, *arguments: str) -> RigSpec:
-    return RigSpec(name, library, library.lower(), f"{MODULE}:{kind}", arguments, "parallel")
+def _spec(name: str, library: str, *arguments: str) -> RigSpec:
+    factory = "benchmarks.first_ready.rigs:OthersRig"
+    return RigSpec(name, library, library.lower(), factory, arguments, "processes")
 
 
-IDEAL = _spec("ideal", "none", "IdealRig")
+IDEAL = _spec("ideal", "none", "reference_rigs:IdealRig")
 RIGS = (
-    _spec("shoal, first-ready", "Shoal", "ShoalFirstReadyRig", "1"),
-    _spec("shoal, first-ready, 4 workers per processor", "Shoal", "ShoalFirstReadyRig", "4"),
-    _spec("shoal, lockstep", "Shoal", "ShoalLockstepRig"),
-    _spec("tianshou, wait_num", "Tianshou", "TianshouWaitNumRig"),
-    _spec("torchrl, AsyncEnvPool", "TorchRL", "TorchRLPoolRig"),
-    _spec("gymnasium, lockstep", "Gymnasium", "GymnasiumLockstepRig"),
+    _spec("shoal, first-ready", "Shoal", "shoal_rigs:ShoalFirstReadyRig", "1"),
+    _spec("shoal, first-ready, 4 workers per processor", "Shoal", "shoal_rigs:ShoalFirstReadyRig", "4"),
+    _spec("shoal, lockstep", "Shoal", "shoal_rigs:ShoalRig", "shm"),
+    _spec("tianshou, wait_num", "Tianshou", "tianshou_rigs:TianshouWaitNumRig"),
+    _spec("torchrl, AsyncEnvPool", "TorchRL", "torchrl_rigs:TorchRLPoolHalvesRig", "multiprocessing"),
+    _spec("gymnasium, lockstep", "Gymnasium", "gymnasium_rigs:GymnasiumRig", "async"),
 )
 
 
@@ -75,7 +79,7 @@ def main(arguments: Sequence[str]) -> None:
         try:
             for _ in range(options.repeats):
                 for host, record in zip(hosts, records, strict=True):
-                    for spread in ("exponential", "even", "straggler"):
+                    for spread in SPREADS:
                         if record.problem is None:
                             _take_turn(host, record, turns, spread, watch)
         finally:
@@ -89,7 +93,7 @@ def main(arguments: Sequence[str]) -> None:
 def _take_turn(host: Host, record: Record, turns: int, spread: Spread, watch: Watch) -> None:
     if spread == "straggler" and record.rig == IDEAL.name:
         return
-    workload = UnevenWorkload(NUM_ENVS, turns, (52,), "float32", spread=spread)
+    workload = Workload(NUM_ENVS, StepCost(turns, spread=spread, slowness=SLOWNESS))
     # In lockstep every round waits for the straggler.
     waits = "lockstep" in record.rig and spread == "straggler"
     try:

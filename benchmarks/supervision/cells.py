@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from benchmarks.throughput.cells import PIXELS, Cell
+from benchmarks.throughput.cells import Cell
 
 Way = Literal["lockstep", "first-ready"]
 
@@ -35,6 +35,6 @@ CELLS: tuple[PricedCell, ...] = (
     PricedCell(Cell(50, 20), target=1.03),
     PricedCell(Cell(0, 200), target=1.10),
     PricedCell(Cell(300, 20)),
-    PricedCell(Cell(300, 32, PIXELS)),
+    PricedCell(Cell(300, 32, "pixels")),
     PricedCell(Cell(50, 20), "first-ready", target=1.03),
 )

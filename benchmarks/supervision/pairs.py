@@ -17,12 +17,13 @@ from pathlib import Path
 
 from benchmarks.supervision.cells import PricedCell
 from benchmarks.throughput.calibration import Calibration
+from benchmarks.throughput.contestant import SETTLING_SECONDS, rounds_lasting
 from benchmarks.throughput.host import Host
-from benchmarks.throughput.measure import SETTLING_SECONDS, rounds_lasting
-from benchmarks.throughput.results import Ratio, paired_ratio
+from benchmarks.throughput.ratios import Ratio, paired_ratio
 from benchmarks.throughput.rigs.catalogue import RigSpec
 from benchmarks.throughput.watch import Watch
-from benchmarks.throughput.work_env import EPISODE_LENGTH, Workload
+from benchmarks.throughput.work_env import EPISODE_LENGTH
+from benchmarks.throughput.workload import workload_of
 
 POLICIES = ("raise", "restore")
 _RIGS = {"lockstep": "LockstepRig", "first-ready": "FirstReadyRig"}
@@ -70,9 +71,7 @@ def measure_pairs(
     say: Callable[[str], None],
 ) -> PairResult:
     cell = priced.cell
-    workload = Workload(
-        cell.num_envs, calibration.turns(cell.step_microseconds), cell.observation.shape, cell.observation.dtype
-    )
+    workload = workload_of(cell, calibration)
     rates: dict[str, list[float]] = {policy: [] for policy in POLICIES}
     disturbed = 0
     for start in range(plan.starts):
@@ -114,4 +113,4 @@ def _warm_up(host: Host, num_envs: int, plan: Plan) -> float:
 
 def _spec(priced: PricedCell, backend: str, policy: str) -> RigSpec:
     factory = f"benchmarks.supervision.rigs:{_RIGS[priced.way]}"
-    return RigSpec(f"{backend}-{policy}", "Shoal", "shoal", factory, (backend, policy), "parallel", role="shoal")
+    return RigSpec(f"{backend}-{policy}", "Shoal", "shoal", factory, (backend, policy), "processes", role="shoal")

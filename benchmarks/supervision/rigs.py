@@ -1,14 +1,12 @@
-"""The rigs of the other benchmarks, with a policy about faults."""
+"""The rigs of the throughput benchmark, with a policy about faults."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 import shoal
-from benchmarks.first_ready.rigs import ShoalFirstReadyRig
-from benchmarks.first_ready.uneven_env import UnevenWorkload
-from benchmarks.throughput.rigs.shoal_rigs import ShoalRig
-from benchmarks.throughput.work_env import Workload
+from benchmarks.throughput.rigs.shoal_rigs import ShoalFirstReadyRig, ShoalRig
+from benchmarks.throughput.workload import Workload
 
 Backend = Literal["pipes", "shm"]
 
@@ -20,10 +18,8 @@ class LockstepRig(ShoalRig):
         super().__init__(backend)
         self._policy = policy
 
-    def open(self, workload: Workload) -> None:
-        self._envs = shoal.ParallelEnv(workload.env_fns(), backend=self._backend, on_fault=self._policy)
-        self._envs.reset(seed=0)
-        self._actions = workload.actions()
+    def make(self, workload: Workload) -> shoal.ParallelEnv:
+        return shoal.ParallelEnv(workload.env_fns(), backend=self._backend, on_fault=self._policy)
 
 
 class FirstReadyRig(ShoalFirstReadyRig):
@@ -32,8 +28,5 @@ class FirstReadyRig(ShoalFirstReadyRig):
     def __init__(self, backend: Backend, policy: str) -> None:
         self._backend, self._policy = backend, policy
 
-    def open(self, workload: UnevenWorkload) -> None:
-        self._envs = shoal.ParallelEnv(workload.env_fns(), backend=self._backend, on_fault=self._policy)
-        self._envs.reset(seed=0)
-        self._actions = workload.actions()
-        self._envs.send(self._actions)
+    def make(self, workload: Workload) -> shoal.ParallelEnv:
+        return shoal.ParallelEnv(workload.env_fns(), backend=self._backend, on_fault=self._policy)

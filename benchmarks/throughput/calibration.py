@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from benchmarks.throughput.work_env import work
+from benchmarks.throughput.step_costs import work
 
 _TURNS = 20_000
 _TRIALS = 200

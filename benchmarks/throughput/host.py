@@ -27,7 +27,7 @@ import psutil
 
 from benchmarks.throughput.rigs.base import Rig
 from benchmarks.throughput.rigs.catalogue import RigSpec
-from benchmarks.throughput.work_env import Workload
+from benchmarks.throughput.workload import Workload
 
 LOAD_SECONDS = 300.0
 START_SECONDS = 300.0
@@ -45,7 +45,7 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    rate: float | None
+    value: float | str | None
     problem: str | None
 
 
@@ -88,9 +88,14 @@ class Host:
     def measure(self, rounds: int) -> float:
         """Environment steps per second over so many rounds."""
         rate = self._ask("measure", rounds, MEASURE_SECONDS)
-        if rate is None:
+        if not isinstance(rate, float):
             raise RigError("returned no rate")
         return rate
+
+    def remark(self) -> str | None:
+        """What the rig says of how it runs."""
+        remark = self._ask("remark", None, MEASURE_SECONDS)
+        return None if remark is None else str(remark)
 
     def measure_thawed(self, rounds_to_settle: int, rounds: int) -> float:
         """The same of a frozen rig, once everybody is awake; it is frozen again afterwards."""
@@ -132,7 +137,7 @@ class Host:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.send_signal(number)
 
-    def _ask(self, method: str, argument: Workload | int | None, seconds: float) -> float | None:
+    def _ask(self, method: str, argument: Workload | int | None, seconds: float) -> float | str | None:
         if self._connection is None:
             raise RigError("its process is gone")
         try:
@@ -142,7 +147,7 @@ class Host:
             raise RigError(f"its process died before {method}") from None
         return self._receive(seconds, method)
 
-    def _receive(self, seconds: float, method: str = "load") -> float | None:
+    def _receive(self, seconds: float, method: str = "load") -> float | str | None:
         if self._connection is None:
             raise RigError("its process is gone")
         try:
@@ -156,7 +161,7 @@ class Host:
         if reply.problem is not None:
             self.end()
             raise RigError(reply.problem)
-        return reply.rate
+        return reply.value
 
 
 def _serve(connection: Connection, spec: RigSpec, log: Path) -> None:
@@ -185,11 +190,11 @@ def _answer(connection: Connection, rig: Rig) -> None:
             # Not by returning: a library's workers may wait for a word that only this process could send.
             os.killpg(0, signal.SIGKILL)
         try:
-            rate = getattr(rig, request.method)(*_arguments(request))
+            value = getattr(rig, request.method)(*_arguments(request))
         except Exception as problem:
             connection.send(Reply(None, _one_line(problem)))
         else:
-            connection.send(Reply(rate, None))
+            connection.send(Reply(value, None))
 
 
 def _arguments(request: Request) -> tuple[Workload | int, ...]:

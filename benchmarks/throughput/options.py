@@ -24,8 +24,12 @@ _OUTPUT = Path("benchmarks") / "results" / "throughput"
 class Options:
     cells: tuple[Cell, ...]
     rigs: tuple[RigSpec, ...]
+    rigs_were_named: bool
+    """If so, each takes part in every cell in which it can."""
     plan: Plan
     output: Path
+    redraw: bool
+    """Whether to show once more what was measured before, instead of measuring."""
 
 
 def parse(arguments: Sequence[str]) -> Options:
@@ -34,20 +38,26 @@ def parse(arguments: Sequence[str]) -> Options:
     plan = QUICK if given.quick else FULL
     if given.repeats is not None:
         plan = dataclasses.replace(plan, repeats=given.repeats)
+    if given.no_startup:
+        plan = dataclasses.replace(plan, startup_repeats=0)
     return Options(
         cells=_cells(given.cells, given.quick),
-        rigs=tuple(rig for rig in CONTESTANTS if given.rigs is None or rig.name in given.rigs),
+        rigs=_rigs(given.rigs, given.quick),
+        rigs_were_named=given.rigs is not None,
         plan=plan,
         output=given.output,
+        redraw=given.redraw,
     )
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.throughput",
-        description="Shoal and its peers side by side, as ratios to what the machine can do.",
+        description="Shoal and its peers side by side, as ratios to each other and to what the machine can do.",
     )
-    parser.add_argument("--quick", action="store_true", help="the main cells, few repeats, under two minutes")
+    parser.add_argument(
+        "--quick", action="store_true", help="a few cells, one or two rigs per library, under two minutes"
+    )
     parser.add_argument(
         "--cells",
         type=lambda text: _known(parser, "cell", text, [cell.name for cell in CELLS]),
@@ -56,9 +66,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--rigs",
         type=lambda text: _known(parser, "rig", text, [rig.name for rig in CONTESTANTS]),
-        help="comma-separated, such as shoal-shm,gymnasium-async; ideal always takes part",
+        help="comma-separated, such as shoal-auto,gymnasium-async; ideal always takes part",
     )
     parser.add_argument("--repeats", type=_positive, help="repeats per cell and rig")
+    parser.add_argument("--no-startup", action="store_true", help="leave out start-up time and memory")
+    parser.add_argument("--redraw", action="store_true", help="show again what is in DIR, and measure nothing")
     parser.add_argument("--output", type=Path, default=_OUTPUT, metavar="DIR")
     return parser
 
@@ -83,7 +95,10 @@ def _positive(text: str) -> int:
 def _cells(names: Sequence[str] | None, quick: bool) -> tuple[Cell, ...]:
     if names is not None:
         return tuple(cell for cell in CELLS if cell.name in names)
-    if quick:
-        # Starting hundreds of processes for every repeat is what takes longest in a full run.
-        return tuple(dataclasses.replace(cell, max_processes=64) for cell in CELLS if cell.quick)
-    return CELLS
+    return tuple(cell for cell in CELLS if cell.quick or not quick)
+
+
+def _rigs(names: Sequence[str] | None, quick: bool) -> tuple[RigSpec, ...]:
+    if names is not None:
+        return tuple(rig for rig in CONTESTANTS if rig.name in names)
+    return tuple(rig for rig in CONTESTANTS if (rig.quick if quick else not rig.on_request))

@@ -18,7 +18,28 @@ class Plan:
     """A rig that would need longer than this for them runs fewer."""
     patience_seconds: float
     """How long to try for a measurement on a steady machine, before another has to do."""
+    startup_repeats: int
+    """How often start-up is timed; 0 for not at all."""
+    startup_rigs: tuple[str, ...]
+    """Whose: Shoal as it comes, then Shoal and Gymnasium with the same start method."""
 
 
-FULL = Plan(repeats=15, crowd_repeats=3, ideal_seconds=0.06, longest_seconds=0.15, patience_seconds=3.0)
-QUICK = Plan(repeats=5, crowd_repeats=1, ideal_seconds=0.06, longest_seconds=0.1, patience_seconds=0.3)
+FULL = Plan(
+    repeats=7,
+    crowd_repeats=1,
+    ideal_seconds=0.06,
+    longest_seconds=0.15,
+    patience_seconds=0.6,
+    startup_repeats=3,
+    startup_rigs=("shoal-auto", "shoal-shm-fork", "gymnasium-async", "shoal-shm", "gymnasium-async-forkserver"),
+)
+QUICK = Plan(
+    repeats=3,
+    crowd_repeats=1,
+    ideal_seconds=0.06,
+    longest_seconds=0.1,
+    patience_seconds=0.2,
+    startup_repeats=1,
+    # Starting 200 of Gymnasium's processes from a server takes longer than a cell.
+    startup_rigs=("shoal-auto", "shoal-shm-fork", "gymnasium-async"),
+)

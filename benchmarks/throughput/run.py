@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shlex
 import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from rich.console import Console
 
 from benchmarks import peers_venv
+from benchmarks.startup.starters import starters
+from benchmarks.startup.starts import StartRecord, measure_starts
 from benchmarks.throughput.calibration import calibrate
+from benchmarks.throughput.cells import Cell
+from benchmarks.throughput.closing import print_closing
 from benchmarks.throughput.host import Host, RigError
+from benchmarks.throughput.lineup import why_not
 from benchmarks.throughput.machine import describe_machine, installed_versions
-from benchmarks.throughput.measure import measure_cell
+from benchmarks.throughput.measure import measure_cell, needs_measured_ideal
 from benchmarks.throughput.options import Options
-from benchmarks.throughput.picture import draw
-from benchmarks.throughput.results import CellResult, RunResult
+from benchmarks.throughput.pictures import comparison, libraries
+from benchmarks.throughput.results import RunResult
 from benchmarks.throughput.rigs.catalogue import IDEAL
-from benchmarks.throughput.table import print_cell, print_run
+from benchmarks.throughput.storage import load, save
+from benchmarks.throughput.table import print_cell
 from benchmarks.throughput.watch import Watch
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_NARROWEST = 150
 
 
 def main(options: Options) -> None:
@@ -31,43 +40,71 @@ def main(options: Options) -> None:
     os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))
     options.output.mkdir(parents=True, exist_ok=True)
     console = Console()
-    run = _run(options, console)
-    run.save(options.output / "throughput.json")
-    draw(run, options.output / "throughput.png")
-    print_run(console, run)
-    console.print(f"Saved throughput.json and throughput.png in {options.output}")
+    console.width = max(console.width, _NARROWEST)  # also where it is written to a file
+    file = options.output / "throughput.json"
+    if options.redraw:
+        run = load(file)
+        for cell in run.cells:
+            print_cell(console, cell)
+    else:
+        run = _run(options, console, file)
+    libraries.draw(run, options.output / "libraries.png")
+    comparison.draw(run, options.output / "comparison.png")
+    print_closing(console, run)
+    console.print(f"Saved throughput.json, comparison.png and libraries.png in {options.output}")
 
 
-def _run(options: Options, console: Console) -> RunResult:
-    started, start = datetime.now(UTC), time.monotonic()
-    machine, calibration = describe_machine(), calibrate()
+def _run(options: Options, console: Console, file: Path) -> RunResult:
+    start = time.monotonic()
+    run = _nothing_yet(options)
     logs = options.output / "logs"
     logs.mkdir(exist_ok=True)
-    hosts = [Host(spec, logs) for spec in (*options.rigs, IDEAL)]
-    results: list[CellResult] = []
+    hosts = [Host(spec, logs) for spec in (*options.rigs, IDEAL) if _is_needed(spec.name, options)]
     try:
         with console.status("importing the libraries"):
             problems = _load(hosts)
-        with Watch(calibration) as watch:
+        with Watch(run.calibration) as watch:
             for cell in options.cells:
-                in_cell = [host for host in hosts if host.spec is IDEAL or host.spec.family in cell.families]
+                in_cell = [host for host in hosts if host.spec is not IDEAL or needs_measured_ideal(cell)]
+                not_here = {**_sitting_out(options, cell), **problems}
                 with console.status(cell.title) as status:
-                    result = measure_cell(cell, in_cell, problems, calibration, options.plan, watch, status.update)
+                    result = measure_cell(cell, in_cell, not_here, run.calibration, options.plan, watch, status.update)
                 print_cell(console, result)
-                results.append(result)
+                run = dataclasses.replace(run, cells=(*run.cells, result), seconds=round(time.monotonic() - start, 1))
+                # What has been measured so far is kept, whatever happens next.
+                save(run, file)
     finally:
         for host in hosts:
             host.end()
+    startup = _measure_startup(options, logs, console)
+    run = dataclasses.replace(run, startup=startup, seconds=round(time.monotonic() - start, 1))
+    save(run, file)
+    return run
+
+
+def _nothing_yet(options: Options) -> RunResult:
     return RunResult(
         command=shlex.join(["python", "-m", "benchmarks.throughput", *sys.argv[1:]]),
-        started=started.isoformat(timespec="seconds"),
-        seconds=round(time.monotonic() - start, 1),
-        machine=machine,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=0.0,
+        machine=describe_machine(),
         versions=installed_versions(["numpy", "torch", *(rig.distribution for rig in options.rigs)]),
-        calibration=calibration,
+        calibration=calibrate(),
         plan=options.plan,
-        cells=tuple(results),
+        cells=(),
+        startup=(),
     )
+
+
+def _is_needed(name: str, options: Options) -> bool:
+    """Whether this rig takes part in any cell; if not, its library need not be imported."""
+    return not all(name in _sitting_out(options, cell) for cell in options.cells)
+
+
+def _sitting_out(options: Options, cell: Cell) -> dict[str, str]:
+    """Who does not take part in a cell, and why."""
+    reasons = {rig.name: why_not(rig, cell, options.rigs_were_named) for rig in options.rigs}
+    return {name: reason for name, reason in reasons.items() if reason is not None}
 
 
 def _load(hosts: Sequence[Host]) -> dict[str, str]:
@@ -83,3 +120,11 @@ def _load(hosts: Sequence[Host]) -> dict[str, str]:
             reason = installation.get(host.spec.distribution)
             problems[host.spec.name] = f"not installed: {reason}" if reason else str(failure)
     return problems
+
+
+def _measure_startup(options: Options, logs: Path, console: Console) -> tuple[StartRecord, ...]:
+    if not options.plan.startup_repeats:
+        return ()
+    with console.status("start-up") as status:
+        rigs = starters(options.plan.startup_rigs)
+        return measure_starts(rigs, options.plan.startup_repeats, logs, status.update)

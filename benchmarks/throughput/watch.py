@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from benchmarks.throughput.calibration import Calibration
 from benchmarks.throughput.machine import usable_core_numbers
-from benchmarks.throughput.work_env import work
+from benchmarks.throughput.step_costs import work
 
 STEADY = 0.88
 """The slowest look at a core must show at least this share of the speed that the fastest shows."""
@@ -31,7 +31,7 @@ _LOOK_MICROSECONDS = 4000
 
 
 class Rate(NamedTuple):
-    """What was measured, at the calibrated speed, and whether the machine was steady meanwhile."""
+    """What was measured, and whether the machine was steady meanwhile."""
 
     value: float
     steady: bool
@@ -64,8 +64,11 @@ class Watch:
             lookout.send(True)
         return [_LOOK_MICROSECONDS / 1e6 / lookout.recv() for lookout in self._lookouts]
 
-    def steady_rate(self, measure: Callable[[], float], patience: float) -> Rate:
-        """The first rate that was taken on a steady machine; after so many seconds without one, that on the steadiest."""
+    def steady_rate(self, measure: Callable[[], float], patience: float, scaled: bool = True) -> Rate:
+        """The first rate that was taken on a steady machine; after so many seconds without one, that on the steadiest.
+
+        It is given at the calibrated speed, unless what was measured takes no longer on a slower core.
+        """
         give_up = time.monotonic() + patience
         steadiest, value = -1.0, 0.0
         while steadiest < STEADY and (steadiest < 0 or time.monotonic() < give_up):
@@ -73,7 +76,7 @@ class Watch:
             rate = measure()
             looks += self.look()
             if _evenness(looks) > steadiest:
-                steadiest, value = _evenness(looks), rate / statistics.mean(looks)
+                steadiest, value = _evenness(looks), rate / statistics.mean(looks) if scaled else rate
         return Rate(value, steadiest >= STEADY)
 
     def _wait_until_even(self, give_up: float) -> list[float]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from benchmarks.throughput.rigs.base import LockstepRig
-from benchmarks.throughput.work_env import Workload
+from benchmarks.throughput.workload import Workload
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.throughput.calibration import calibrate
+from benchmarks.throughput.contestant import rounds_lasting
 from benchmarks.throughput.host import Host, RigError
 from benchmarks.throughput.machine import describe_machine, installed_versions
-from benchmarks.throughput.measure import rounds_lasting
-from benchmarks.throughput.results import Ratio, paired_ratio
+from benchmarks.throughput.ratios import Ratio, paired_ratio
 from benchmarks.throughput.rigs.catalogue import RigSpec
 from benchmarks.throughput.watch import Watch
 from benchmarks.worlds.rigs import WorldWorkload
@@ -31,7 +31,7 @@ TURN_SECONDS, PATIENCE_SECONDS = 0.06, 3.0
 
 
 def _spec(name: str, library: str, kind: str, cores: str) -> RigSpec:
-    return RigSpec(name, library, library.lower(), f"benchmarks.worlds.rigs:{kind}", (cores,), "in-process")
+    return RigSpec(name, library, library.lower(), f"benchmarks.worlds.rigs:{kind}", (cores,), "compiled")
 
 
 RIGS = (
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _measure(world: str, num_envs: int, repeats: int, watch: Watch, logs: Path) -> list[Record]:
-    workload = WorldWorkload(num_envs, 0, (), "", env_id=world)
+    workload = WorldWorkload(num_envs, env_id=world)
     hosts = [Host(spec, logs) for spec in RIGS]
     records = [Record(world, num_envs, spec.name) for spec in RIGS]
     measures = []

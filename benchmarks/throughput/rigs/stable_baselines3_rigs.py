@@ -12,7 +12,7 @@ import torch
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 
 from benchmarks.throughput.rigs.base import LockstepRig
-from benchmarks.throughput.work_env import Workload
+from benchmarks.throughput.workload import Workload
 
 
 class StableBaselines3Rig(LockstepRig):
@@ -23,7 +23,6 @@ class StableBaselines3Rig(LockstepRig):
     def open(self, workload: Workload) -> None:
         self._envs = self._make(workload)
         self._envs.reset()
-        self._actions = workload.actions()
 
     def _make(self, workload: Workload) -> VecEnv:
         if self._kind == "dummy":
@@ -31,8 +30,8 @@ class StableBaselines3Rig(LockstepRig):
         return SubprocVecEnv(workload.env_fns(), start_method="fork")
 
     def run(self, rounds: int) -> None:
-        for _ in range(rounds):
-            self._envs.step(self._actions)
+        for actions in self.next_actions(rounds):
+            self._envs.step(actions)
 
     def close(self) -> None:
         self._envs.close()

@@ -51,6 +51,7 @@ def bench(
     for name in track(turns, description="measuring", console=console, transient=True):
         rollouts[name].append(roll_out(contestants[name], rounds))
     console.print(_table(env, num_envs, rounds, rollouts))
+    console.print(f"auto: {rollouts['shoal auto'][-1].reason}", highlight=False)
     if num_envs > MOST_PROCESSES:
         console.print(f"AsyncVectorEnv was left out: it would start {num_envs} processes.")
 
@@ -60,7 +61,7 @@ def _contestants(env: str, num_envs: int) -> dict[str, Callable[[], Any]]:
     contestants: dict[str, Callable[[], Any]] = {"SyncVectorEnv": lambda: SyncVectorEnv(env_fns)}
     if num_envs <= MOST_PROCESSES:
         contestants["AsyncVectorEnv"] = lambda: AsyncVectorEnv(env_fns)
-    for backend in BACKENDS:
+    for backend in ("auto", *BACKENDS):
         contestants[f"shoal {backend}"] = lambda backend=backend: ParallelEnv(env_fns, backend=backend)  # type: ignore[misc]
     return contestants
 

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
+from shoal.vector.deciding import UNDECIDED
+
 Vector = VectorEnv[Any, Any, Any]
 
 
@@ -22,6 +24,8 @@ class Rollout:
     steps_per_second: float
     start_seconds: float
     digest: str
+    reason: str | None
+    """Why the environments were run as they were, if they say so."""
 
 
 def roll_out(make: Callable[[], Vector], rounds: int, seed: int = 0) -> Rollout:
@@ -36,12 +40,19 @@ def roll_out(make: Callable[[], Vector], rounds: int, seed: int = 0) -> Rollout:
         envs.action_space.seed(seed)
         actions = [envs.action_space.sample() for _ in range(rounds)]
         results: list[Any] = [envs.reset(seed=seed)]
+        while _reason(envs) == UNDECIDED:  # which happens once, however long a rollout is
+            envs.step(actions[0])
         began = time.perf_counter()
         results.extend(envs.step(action) for action in actions)
         elapsed = time.perf_counter() - began
-        return Rollout(rounds * envs.num_envs / elapsed, started, _digest(results))
+        return Rollout(rounds * envs.num_envs / elapsed, started, _digest(results), _reason(envs))
     finally:
         envs.close()
+
+
+def _reason(envs: Vector) -> str | None:
+    plan = getattr(envs, "plan", None)
+    return None if plan is None else str(plan.reason)
 
 
 def _digest(results: Any) -> str:

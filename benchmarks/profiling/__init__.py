@@ -1,0 +1,1 @@
+"""What the profiler costs while it is on."""

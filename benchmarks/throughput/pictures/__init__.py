@@ -1,0 +1,1 @@
+"""The run in two pictures."""
