@@ -275,6 +275,8 @@ def test_mistakes_are_explained(backend: str) -> None:
             with pytest.raises(shoal.StateError, match="is known when its block has ended"):
                 print(profile)
         assert "Nothing was recorded" in str(profile)
+        with pytest.raises(shoal.StateError, match="nothing was recorded, so there is nothing to draw"):
+            profile.save_picture("nowhere.png")
         with pytest.raises(shoal.InvalidAction), envs.profile():
             envs.step([1, 1])
             envs.step([9, 9])

@@ -10,6 +10,7 @@ import tyro
 from rich.console import Console
 
 from shoal.cli.naming import find
+from shoal.vector.deciding import UNDECIDED
 from shoal.vector.errors import ConfigurationError
 from shoal.vector.making import make
 from shoal.vector.profile import Profile
@@ -45,6 +46,8 @@ def profile(
         envs.action_space.seed(0)
         envs.reset(seed=0)
         actions = [envs.action_space.sample() for _ in range(64)]
+        while envs.plan.reason == UNDECIDED:  # which a profile would wait for, too
+            envs.step(actions[0])
         with envs.profile() as found:
             end, step = time.perf_counter() + seconds, 0
             while time.perf_counter() < end:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoal.vector.errors import ConfigurationError
+from shoal.vector.errors import ConfigurationError, StateError
 from shoal.vector.profile.tracks import SHARES, Pieces, Share
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ def draw(profile: Profile, path: Path) -> None:
         raise ConfigurationError(
             "the picture of a profile needs matplotlib: pip install 'shoal[profile]'. (A trace, save_trace(), needs nothing.)"
         ) from error
+    if not profile.seconds:
+        raise StateError("nothing was recorded, so there is nothing to draw: step the environments inside the block")
     caller, *workers = profile.tracks
     pieces = Pieces(caller, workers)
     rows = pieces.reasons()
