@@ -20,6 +20,7 @@ from shoal import ParallelEnv
 from shoal.vector.backends import worker as workers
 from shoal.vector.forecast import Measured
 from shoal.vector.plan import Plan
+from shoal.vector.profile import recorder
 from shoal.vector.profile.advice import Situation, advice_for
 from shoal.vector.profile.tracks import Share
 from tests.comparing import difference, rollout
@@ -251,6 +252,17 @@ def test_a_step_may_be_under_way_when_it_begins(make: Callable[..., ParallelEnv]
         envs.step_wait()
         envs.step([1, 1])
     assert profile.steps_per_second > 0
+
+
+def test_a_long_profile_is_not_forgotten_when_nothing_more_fits(
+    make: Callable[..., ParallelEnv], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "MOST_SPANS", 150)
+    envs = make([WalkingEnv] * 4)
+    profile = profiled(envs, 300)
+    assert profile.shares[ENVIRONMENTS] > 0
+    assert 0 < profile.steps_per_second < 1e6
+    assert sum(len(track.kinds) for track in profile.tracks) < 3000
 
 
 def test_a_picture_needs_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

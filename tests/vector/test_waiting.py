@@ -335,6 +335,7 @@ def test_coroutines_of_one_runner_are_awaited_together(make: Callable[..., Paral
     envs.reset(seed=1)
     for _ in range(5):
         envs.step([1] * CROWD)
+    assert envs.get_attr("count") == (5,) * CROWD
 
 
 def test_coroutines_can_be_called_and_received(make: Callable[..., ParallelEnv]) -> None:

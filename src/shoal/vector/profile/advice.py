@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from shoal.vector.forecast import Measured, forecasts
 from shoal.vector.plan import Plan
@@ -24,6 +25,38 @@ class Advice:
 
     def __str__(self) -> str:
         return f"{self.text} (about {self.gain:.2g} x)" if self.gain > 1 else self.text
+
+
+class Remedy(NamedTuple):
+    """What helps when too much time goes into something."""
+
+    share: Share
+    saves: float
+    """Of that time, so much."""
+    helps_anywhere: bool
+    """Also where another way to run the environments should be tried first."""
+    text: str
+
+
+REMEDIES = (
+    Remedy(
+        Share.BARRIER, 1.0, True,
+        "Workers wait {share:.0%} of the time for the slowest{who}. Take whoever is ready: envs.send() and envs.recv().",
+    ),
+    Remedy(
+        Share.INFOS, 1.0, True,
+        "Infos take {share:.0%} of the time. Return only what is used, or only when an episode ends.",
+    ),
+    Remedy(
+        Share.COPYING, 0.5, False,
+        "Copying takes {share:.0%} of the time. With copy=False observations are not copied again; smaller observations "
+        "(uint8 for pixels, float32) help everywhere.",
+    ),
+    Remedy(
+        Share.SIGNALLING, 0.5, False,
+        "Signalling takes {share:.0%} of the time, however many environments there are: with twice as many, each costs half.",
+    ),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -72,58 +105,25 @@ class Situation:
 
 def advice_for(situation: Situation, stragglers: Sequence[int]) -> tuple[Advice, ...]:
     """What to change, the most useful first."""
-    shares = situation.shares
-    found = [*_other_backend(situation)]
+    other = _other_backend(situation)
+    found = list(other)
     if situation.policy > LARGE and situation.num_envs > 1 and situation.plan.backend != "serial":
-        # With two halves, whichever is longer hides the other.
-        gain = 1 / max(situation.policy, 1 - situation.policy)
         found.append(
             Advice(
                 f"The policy takes {situation.policy:.0%} of the time, in which all environments wait. Let it work on one half "
                 "while the other steps: envs.split(2).",
-                gain,
+                1 / max(situation.policy, 1 - situation.policy),  # whichever is longer hides the other
             )
         )
-    if shares[Share.BARRIER] > LARGE:
-        who = f" (mostly for environment {stragglers[0]})" if len(stragglers) == 1 else ""
-        found.append(
-            Advice(
-                f"Workers wait {shares[Share.BARRIER]:.0%} of the time for the slowest{who}. Take whoever is ready: "
-                "envs.send() and envs.recv().",
-                1 / (1 - shares[Share.BARRIER]),
-            )
-        )
-    if shares[Share.INFOS] > LARGE:
-        found.append(
-            Advice(
-                f"Infos take {shares[Share.INFOS]:.0%} of the time. Return only what is used, or only when an episode ends.",
-                1 / (1 - shares[Share.INFOS]),
-            )
-        )
-    if shares[Share.COPYING] > LARGE and not _is_other_backend(found):
-        found.append(
-            Advice(
-                f"Copying takes {shares[Share.COPYING]:.0%} of the time. With copy=False observations are not copied again; "
-                "smaller observations (uint8 for pixels, float32) help everywhere.",
-                1 / (1 - shares[Share.COPYING] / 2),
-            )
-        )
-    if shares[Share.SIGNALLING] > LARGE and not _is_other_backend(found):
-        found.append(
-            Advice(
-                f"Signalling takes {shares[Share.SIGNALLING]:.0%} of the time, however many environments there are: with twice "
-                "as many, each costs half.",
-                1 / (1 - shares[Share.SIGNALLING] / 2),
-            )
-        )
+    who = f" (mostly for environment {stragglers[0]})" if len(stragglers) == 1 else ""
+    for remedy in REMEDIES:
+        share = situation.shares[remedy.share]
+        if share > LARGE and (remedy.helps_anywhere or not other):
+            found.append(Advice(remedy.text.format(share=share, who=who), 1 / (1 - remedy.saves * share)))
     worth = sorted((each for each in found if each.gain > WORTH_SAYING), key=lambda each: -each.gain)
     if worth:
         return tuple(worth)
     return (Advice("Nothing stands out that could be changed: what is left is the environments' own steps.", 1.0),)
-
-
-def _is_other_backend(found: Sequence[Advice]) -> bool:
-    return any("backend=" in each.text or "processes" in each.text for each in found)
 
 
 def _other_backend(situation: Situation) -> Sequence[Advice]:

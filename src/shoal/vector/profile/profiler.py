@@ -146,9 +146,9 @@ class Profiler:
             self._rest_if_costly()
 
     def _close_window(self) -> None:
-        if self._recorder.is_on:
+        if self._window_began:  # also if the recorder has stopped by itself, because it is full
             self._recorder.spans.append((int(Kind.WINDOW), self._window_began, time.perf_counter_ns()))
-        self._recorder.is_on = False
+        self._window_began, self._recorder.is_on = 0, False
 
     def _rest_if_costly(self) -> None:
         """Record so seldom that it costs next to nothing, and take everything away in between."""
