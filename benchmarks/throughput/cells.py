@@ -36,7 +36,7 @@ class World:
 FROZEN_LAKE = World(
     "frozenlake", "FrozenLake", "FrozenLake8x8-v1", "FrozenLake8x8-v1", 4, "shoal/FrozenLake-v0", (("map_name", "8x8"),)
 )
-CART_POLE = World("cartpole", "CartPole", "CartPole-v1", "CartPole-v1", 2)
+CART_POLE = World("cartpole", "CartPole", "CartPole-v1", "CartPole-v1", 2, "shoal/CartPole-v0")
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,11 @@ from __future__ import annotations
 import gymnasium
 
 WORLDS: dict[str, dict[str, object]] = {
+    "shoal/CartPole-v0": {
+        "entry_point": "shoal.envs.cart_pole:CartPoleEnv",
+        "max_episode_steps": 500,
+        "reward_threshold": 475.0,
+    },
     "shoal/FrozenLake-v0": {
         "entry_point": "shoal.envs.frozen_lake:FrozenLakeEnv",
         "kwargs": {"map_name": "4x4"},

@@ -52,18 +52,22 @@ class ActionWriter:
 
         With ``ignores_ended``, the values of environments whose episode has ended may lie outside the action space.
         """
-        if (
-            self._only is not None
-            and type(actions) is np.ndarray
-            and actions.dtype is self._only.dtype
-            and actions.shape == self._only_shape
-            and self._only_in_range(actions)
-        ):
+        if self.is_plain(actions):
             self._only_target[:] = actions
             return NOTHING_MORE
         batch = Batch(self._num_envs, self._ignored)
         self._check(actions, batch)
         return self._write(batch, slice(None), range(self._num_envs))
+
+    def is_plain(self, actions: Any) -> bool:
+        """Whether these are good as they are: one array, of the right type and shape, within the space."""
+        return (
+            self._only is not None
+            and type(actions) is np.ndarray
+            and actions.dtype is self._only.dtype
+            and actions.shape == self._only_shape
+            and self._only_in_range(actions)
+        )
 
     def write_some(self, actions: Any, rows: list[int]) -> Written:
         """As :meth:`write`, with one action for each of these environments."""

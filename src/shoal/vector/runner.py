@@ -234,7 +234,13 @@ class Runner:
                     self._step_and_reset(rows, actions, due, outcome)
                     return
                 self._reset_without_arguments(due, outcome)
-        finished = self.slice.step_rows(rows, actions, outcome)
+        self._settle(self.slice.step_rows(rows, actions, outcome), outcome)
+
+    def take_steps(self, results: list[Any], outcome: Outcome) -> None:
+        """Take in what a step of each environment returned."""
+        self._settle(self.slice.take_steps(self.rows, results, outcome), outcome)
+
+    def _settle(self, finished: list[Finished], outcome: Outcome) -> None:
         if finished:
             self._finish(finished, outcome)
         self._collect_loose(outcome)
@@ -243,9 +249,7 @@ class Runner:
         self.slice.clear_rows(due)
         finished, infos = self.slice.step_and_reset_rows(rows, actions, due, outcome)
         outcome.infos.extend((row, info) for row, info in infos if info)
-        if finished:
-            self._finish(finished, outcome)
-        self._collect_loose(outcome)
+        self._settle(finished, outcome)
 
     def _finish(self, finished: list[Finished], outcome: Outcome) -> None:
         if self._mode is AutoresetMode.SAME_STEP:

@@ -185,41 +185,46 @@ class LoopSlice:
     def step_rows(self, rows: Rows, actions: Iterable[Any], outcome: Outcome) -> list[Finished]:
         """Step these environments. Whose episode ended is returned, and not reset."""
         if self.clock is None:
-            results = self._step_all(rows, actions, outcome)
+            results = self.call_steps(rows, actions, outcome.failures)
         else:
             with self.clock:
-                results = self._step_all(rows, actions, outcome)
+                results = self.call_steps(rows, actions, outcome.failures)
+        return self.take_steps(rows, results, outcome)
+
+    def take_steps(self, rows: Rows, results: list[Any], outcome: Outcome) -> list[Finished]:
+        """Take in what :meth:`call_steps` gave. Whose episode ended is returned."""
         if len(rows) > FEW and isinstance(rows, range) and None not in results:
             finished = self._take_together(rows, results, outcome)
             if finished is not None:
                 return finished
         return self._take_each(rows, results, outcome)
 
-    def _step_all(self, rows: Rows, actions: Iterable[Any], outcome: Outcome) -> list[Any]:
-        """What every environment's ``step`` returned; ``None`` for one that raised."""
-        first, progress = self.rows.start, self._progress
+    def call_steps(self, rows: Rows, actions: Iterable[Any], failures: list[Failure]) -> list[Any]:
+        """What every environment's ``step`` returned; ``None`` for one that raised, which is put on ``failures``."""
+        progress = self._progress
         if rows is self.rows:
             envs = self.envs
             self._rounds += 1
         else:
+            first = self.rows.start
             envs = [self.envs[row - first] for row in rows]
             for row in rows:
                 self._steps[row - first] += 1
         if self._overlap is not None or self._events is not None:
-            return self._step_overlapping(rows, envs, list(actions), outcome)
+            return self._step_overlapping(rows, envs, list(actions), failures)
         if self.clock is not None:
             actions = self.clock.watched(rows, actions)
         results: list[Any] = []
         append = results.append
         steps = iter(zip(rows, envs, actions, strict=True))
-        row, action = first, None
+        row, action = 0, None
         while len(results) < len(rows):
             try:
                 for row, env, action in steps:
                     progress[0] = row + 1
                     append(env.step(action))
             except self._caught as error:
-                outcome.failures.append(self._failure(error, row, "step", action))
+                failures.append(self._failure(error, row, "step", action))
                 append(None)
         progress[0] = 0
         return results
@@ -240,19 +245,21 @@ class LoopSlice:
         with self.clock or UNTIMED:
             results = self._call_all([*due, *rows], work)
         infos = self._take_beginnings(due, results[: len(due)], tasks, outcome)
-        stepped = self._without_failures(rows, given, results[len(due) :], outcome)
+        stepped = self._without_failures(rows, given, results[len(due) :], outcome.failures)
         return self._take_each(rows, stepped, outcome), infos
 
-    def _step_overlapping(self, rows: Rows, envs: list[Any], actions: list[Any], outcome: Outcome) -> list[Any]:
+    def _step_overlapping(self, rows: Rows, envs: list[Any], actions: list[Any], failures: list[Failure]) -> list[Any]:
         work: Work = lambda number: envs[number].step(actions[number])  # noqa: E731 - it may be timed
         results = self._call_all(rows, work if self.clock is None else self.clock.timed(rows, work))
-        return self._without_failures(rows, actions, results, outcome)
+        return self._without_failures(rows, actions, results, failures)
 
-    def _without_failures(self, rows: Rows, actions: list[Any], results: list[Result], outcome: Outcome) -> list[Any]:
+    def _without_failures(
+        self, rows: Rows, actions: list[Any], results: list[Result], failures: list[Failure]
+    ) -> list[Any]:
         """What steps returned; ``None`` for those that raised, which are reported."""
         for row, action, (_, error) in zip(rows, actions, results, strict=True):
             if error is not None:
-                outcome.failures.append(self._failure(error, row, "step", action))
+                failures.append(self._failure(error, row, "step", action))
         return [value for value, _ in results]
 
     def _take_together(self, rows: range, results: list[Any], outcome: Outcome) -> list[Finished] | None:
