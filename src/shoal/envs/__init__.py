@@ -5,6 +5,9 @@ from __future__ import annotations
 import gymnasium
 
 WORLDS: dict[str, dict[str, object]] = {
+    "shoal/Cage2-v0": {"entry_point": "shoal.envs.cage2:Cage2Env"},
+    # The real simulator of the same game, where that is installed.
+    "shoal/CybORG-v0": {"entry_point": "shoal.cyber.cyborg_env:CybORGEnv"},
     "shoal/CartPole-v0": {
         "entry_point": "shoal.envs.cart_pole:CartPoleEnv",
         "max_episode_steps": 500,

@@ -34,7 +34,10 @@ def is_compiling() -> bool:
 def rule(function: Function) -> Function:
     """Let compiled rules call this function; on its own it stays plain Python."""
     if is_compiling():
-        _numba().extending.register_jitable(function)
+        try:
+            _numba().extending.register_jitable(function)
+        except ModuleNotFoundError:
+            pass  # who runs rules is told; who only wants to read about a world needs no compiler
     return function
 
 
@@ -89,10 +92,22 @@ def _announce(name: str) -> None:
 
 
 def _digest(rules: tuple[Callable[..., Any], ...]) -> int:
-    """A number that changes when a file changes in which there is a rule, or what a rule calls."""
-    files = sorted({Path(inspect.getsourcefile(each) or "") for each in _with_called(rules)})
+    """A number that changes when a file changes in which there is a rule, or what a rule calls, or a constant that it uses."""
+    functions = _with_called(rules)
+    files = sorted({Path(inspect.getsourcefile(each) or "") for each in functions})
     text = b"".join(file.read_bytes() if file.is_file() else b"" for file in files)
+    text += repr(sorted(set().union(*map(_constants_of, functions)))).encode()
     return int.from_bytes(hashlib.sha256(text).digest()[:7], "little")
+
+
+def _constants_of(function: Any) -> set[str]:
+    """Numbers and arrays from elsewhere, which compiled code has built in."""
+    named = {name: function.__globals__.get(name) for name in function.__code__.co_names}
+    return {
+        f"{name}={value.tobytes() if hasattr(value, 'tobytes') else value!r}"
+        for name, value in named.items()
+        if isinstance(value, int | float | tuple) or hasattr(value, "tobytes")
+    }
 
 
 def _with_called(rules: Iterable[Callable[..., Any]]) -> set[Any]:

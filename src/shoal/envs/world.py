@@ -145,14 +145,14 @@ class Rows:
         self.limit = UNLIMITED if max_episode_steps is None else max_episode_steps
         self.everybody = np.arange(num_rows)
         self._begin, self._step = world.loops()
-        self._quick_step: Callable[..., int] | None = None
+        self._forget_types()
         self.final_observations = _room_for(world.observation_space, num_rows).reshape(num_rows, -1)
         self._own_actions = _room_for(world.action_space, num_rows)
         self.final_infos = self.infos.copy()
         self._find_columns()
         entropy = secrets.randbits(62)
-        for place in range(num_rows):
-            self.renew(place, entropy + place)
+        self.state.episode[:] = -1
+        self.state.key[:] = [key_of(entropy + place) for place in range(num_rows)]
 
     def _find_columns(self) -> None:
         # Once: a field of a record array takes longer to find than to copy.
@@ -160,14 +160,19 @@ class Rows:
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy is made from: without compiled code, and without views of what is copied."""
-        left_out = ("_columns", "_begin", "_step", "_quick_step")
+        left_out = ("_columns", "_begin", "_step", "_quick_begin", "_quick_step")
         return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._begin, self._step = self.world.loops()
-        self._quick_step = None
+        self._forget_types()
         self._find_columns()
+
+    def _forget_types(self) -> None:
+        # To find out the types of arguments takes longer than a step of many rows.
+        self._quick_begin: Callable[..., None] | None = None
+        self._quick_step: Callable[..., int] | None = None
 
     def renew(self, place: int, entropy: int) -> None:
         """Let a row be as if it had just been made, with random numbers that nobody has asked for."""
@@ -183,12 +188,15 @@ class Rows:
     def attach(self, observations: Array, reward: Array, terminated: Array, truncated: Array) -> None:
         """Say where results go: arrays with a row for each of these rows."""
         self._observations = observations.reshape(len(self.state), -1)
-        self._quick_step = None
+        self._forget_types()
         self._flags = reward, terminated.view(np.bool_), truncated.view(np.bool_)
 
     def begin(self, index: Array) -> None:
         """Begin an episode in these rows."""
-        self._begin(self.world.tables, self.state, self.infos, index, self._observations)
+        arguments = (self.world.tables, self.state, self.infos, index, self._observations)
+        if self._quick_begin is None:
+            self._quick_begin = for_types_of(self._begin, arguments)
+        self._quick_begin(*arguments)
 
     def step(self, index: Array, actions: Array, mode: int) -> int:
         """Take a step in these rows, with the actions of all rows; returns in how many an episode has ended."""

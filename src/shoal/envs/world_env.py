@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.utils import seeding
 
 from shoal.envs.world import Rows, World
+from shoal.vector.errors import ConfigurationError
 
 
 class RowEnv(gymnasium.Env[Any, Any]):
@@ -31,6 +35,16 @@ class RowEnv(gymnasium.Env[Any, Any]):
         """What this row remembers."""
         return self._rows.state[self._place]
 
+    @property
+    def own_row(self) -> Any:
+        """A copy of what this row remembers, as an array of one."""
+        return self._rows.state[self._place : self._place + 1].copy()
+
+    @property
+    def all_rows(self) -> Any:
+        """A copy of what every row of the batch remembers."""
+        return self._rows.state.copy()
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
         super().reset(seed=seed)
@@ -38,6 +52,22 @@ class RowEnv(gymnasium.Env[Any, Any]):
             self._rows.seed(self._place, seed)
         self._rows.begin(self._index)
         return self._rows.observation_of(self._place), self._rows.info_of(self._place)
+
+    def reseed(self, seed: int) -> None:
+        """Begin the row's random numbers anew, and those of Gymnasium's generator, which no rule uses."""
+        self._rows.seed(self._place, seed)
+        self._np_random, self._np_random_seed = None, seed
+
+    @property
+    def np_random(self) -> np.random.Generator:
+        """Gymnasium's generator. One that was reseeded together with many others is made when it is asked for."""
+        if self._np_random is None:
+            self._np_random, self._np_random_seed = seeding.np_random(self._np_random_seed)
+        return self._np_random
+
+    @np_random.setter
+    def np_random(self, value: np.random.Generator) -> None:
+        self._np_random, self._np_random_seed = value, -1
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take a step."""
@@ -109,4 +139,10 @@ class WorldEnv(RowEnv):
 
     @classmethod
     def _make_rows(cls, num_rows: int, max_episode_steps: int | None = None, **keywords: Any) -> Rows:
+        known = list(inspect.signature(cls.world_class).parameters)
+        for name in keywords:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f" Did you mean {near[0]!r}?" if near else f" There are {', '.join(known)}."
+                raise ConfigurationError(f"{cls.world_class.__name__} has no option {name!r}.{hint}")
         return Rows(cls.world_class(**keywords), num_rows, max_episode_steps)

@@ -19,7 +19,7 @@ from shoal.vector.layout import Arena, Array, Rows
 from shoal.vector.messages import EnvFn, Outcome
 from shoal.vector.observations import ObservationWriter
 from shoal.vector.slices import Counters, Finished, LoopSlice, Progress, census_of
-from shoal.vector.starts import KNOWN, WORD, Past, Start, quiet_seed
+from shoal.vector.starts import KNOWN, SEEDED, WORD, Past, Start, quiet_seed
 from shoal.vector.step_clock import UNTIMED
 from shoal.vector.tasks import TaskSource
 
@@ -114,6 +114,7 @@ class BatchSlice(LoopSlice):
         except self._caught as error:
             # Nobody knows in which row, and how far the others got, so all of them have to be reset.
             rows = [self.rows[place] for place in places.tolist()]
+            self._catch_up(rows)
             outcome.failures.extend(self._failure(error, row, "step") for row in rows)
             self.clear_rows(rows)
             return {}
@@ -124,18 +125,46 @@ class BatchSlice(LoopSlice):
             begun = places[terminated[places] | truncated[places]]
             outcome.infos.extend((self.rows[place], batch.ending(place)) for place in begun.tolist())
         if origins is not None and begun is not None and len(begun):
-            self._note_origins(begun)
+            state = batch.state[begun]
+            self._note_origins(begun, state.episode, state.key, state.origin, KNOWN)
         return batch.columns(its)
 
-    def _note_origins(self, places: Array) -> None:
-        """Note down how these episodes have begun, as :func:`note_origin` does for one that is about to."""
+    def _note_origins(self, places: Array, episodes: Array, keys: Array, drawn: Array, kind: int) -> None:
+        """Note down how these episodes begin, as :func:`note_origin` does for one."""
         assert self._its_origins is not None
-        state, words = self._batch.state[places], np.zeros((len(places), self._its_origins.shape[1]), np.uint64)
+        words = np.zeros((len(places), self._its_origins.shape[1]), np.uint64)
         seeds = [self._seeds[place] for place in places]
-        words[:, 0], words[:, 1] = self.sequence, state.episode
+        words[:, 0], words[:, 1] = self.sequence, episodes
         words[:, 2] = [0 if seed is None or not 0 <= seed < WORD else seed + 1 for seed in seeds]
-        words[:, 3], words[:, 4], words[:, 5] = KNOWN, state.key.view(np.uint64), state.origin.view(np.uint64)
+        words[:, 3], words[:, 4], words[:, 5] = kind, keys.view(np.uint64), drawn.view(np.uint64)
         self._its_origins[places] = words
+
+    def _begin_together(
+        self, rows: Rows, seeds: list[int | None], outcome: Outcome
+    ) -> list[tuple[int, dict[str, Any]]]:
+        """Begin an episode in these rows, all of them with a seed or none."""
+        batch, is_seeded = self._batch, seeds[0] is not None
+        places = np.array(rows, np.int64) - self.rows.start
+        before = batch.state[places]
+        for place, seed in zip(places.tolist(), seeds, strict=True):
+            if seed is not None:
+                self._seeds[place] = seed
+                env: Any = self.envs[place]
+                env.reseed(seed)
+        if self._its_origins is not None:
+            kind = KNOWN | SEEDED if is_seeded else KNOWN
+            self._note_origins(places, before.episode + 1, before.key, before.drawn, kind)
+        self._progress[0] = rows[0] + 1
+        try:
+            with self.clock or UNTIMED:
+                batch.begin(places)
+        except self._caught as error:
+            self._catch_up(rows)
+            outcome.failures.extend(self._failure(error, row, "reset") for row in rows)
+            return []
+        finally:
+            self._progress[0] = 0
+        return list(by_environment([Columns(rows, batch.columns(places))]).items())
 
     # -- row by row --------------------------------------------------------------------------------------------------
 
@@ -149,6 +178,11 @@ class BatchSlice(LoopSlice):
     ) -> list[tuple[int, dict[str, Any]]]:
         """Reset these environments, each with its own keyword arguments, or with none. The infos are returned."""
         self._catch_up(rows)
+        options = [keywords for keywords in arguments or () if keywords.get("options")]
+        seeds: list[int | None] = [keywords.get("seed") for keywords in arguments or [{}] * len(rows)]
+        are_alike = len({seed is None for seed in seeds}) == 1 and all(seed is None or seed >= 0 for seed in seeds)
+        if self.is_quick and not options and are_alike:
+            return self._begin_together(rows, seeds, outcome)
         return super().reset_rows(rows, arguments, outcome)
 
     def _catch_up(self, rows: Rows) -> None:

@@ -34,16 +34,13 @@ class Rows(Protocol):
     """All places."""
 
     def env(self, place: int) -> gymnasium.Env[Any, Any]:
-        """One of them, to be asked and drawn."""
+        """One of them, to be asked and drawn. It has ``reseed(seed)``, which begins its random numbers anew."""
 
     def attach(self, observations: Array, reward: Array, terminated: Array, truncated: Array) -> None:
         """Say where results go."""
 
     def renew(self, place: int, entropy: int) -> None:
         """Let one be as if it had just been made."""
-
-    def seed(self, place: int, seed: int) -> None:
-        """Begin the random numbers of one anew."""
 
     def begin(self, places: Array) -> None:
         """Begin an episode in these."""

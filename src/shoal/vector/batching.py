@@ -33,7 +33,7 @@ def batch_spaces(censuses: list[Census], mode: ObservationMode) -> tuple[Space[A
     spaces = [census.observation_space for census in censuses]
     single = mode[1] if isinstance(mode, tuple) else spaces[0]
     for index, space in enumerate(spaces):
-        if mode == "same" and space != single:
+        if mode == "same" and space is not single and space != single:
             raise SpacesDiffer(
                 "observation_mode='same', but the sub-environments observation spaces are not equivalent. "
                 f"Environment 0 has {single} and environment {index} has {space}. "

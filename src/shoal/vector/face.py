@@ -101,19 +101,14 @@ class Face:
 
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """Wait for what :meth:`call_async` began."""
-        outcome = self._finish("call", timeout)
-        self._raise_failures(outcome)
-        return tuple(value for _, value in outcome.values)
+        return self._called(list(range(self.num_envs)), timeout)
 
     def call_on(self, env_ids: Any, name: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """As :meth:`call`, for these environments only, in this order."""
         self._check_idle("call_on")
         rows = rows_of(env_ids, self.num_envs)
         self._begin_call(rows, name, args, kwargs)
-        outcome = self._finish("call", None)
-        self._raise_failures(outcome)
-        values = dict(outcome.values)
-        return tuple(values[row] for row in rows)
+        return self._called(rows, None)
 
     def _begin_call(
         self,
@@ -127,15 +122,22 @@ class Face:
         calls = {worker: Call(its, name, args, kwargs, is_read) for worker, its in self._by_worker(rows).items()}
         self._begin("call", Op.CALL, calls)
 
-    def get_attr(self, name: str) -> tuple[Any, ...]:
-        """An attribute of every environment."""
-        return self._read(name)
+    def get_attr(self, name: str, env_ids: Any = None) -> tuple[Any, ...]:
+        """An attribute of every environment, or of some."""
+        return self._read(name, env_ids)
 
-    def _read(self, name: str) -> tuple[Any, ...]:
+    def _read(self, name: str, env_ids: Any = None) -> tuple[Any, ...]:
         """As :meth:`call`, for what changes nothing."""
         self._check_idle("call_async")
-        self._begin_call(list(range(self.num_envs)), name, (), {}, is_read=True)
-        return self.call_wait()
+        rows = rows_of(env_ids, self.num_envs)
+        self._begin_call(rows, name, (), {}, is_read=True)
+        return self._called(rows, None)
+
+    def _called(self, rows: list[int], timeout: float | None) -> tuple[Any, ...]:
+        outcome = self._finish("call", timeout)
+        self._raise_failures(outcome)
+        values = dict(outcome.values)
+        return tuple(values[row] for row in rows)
 
     def set_attr(self, name: str, values: Any, env_ids: Any = None) -> None:
         """Set an attribute of every environment, or of some.
@@ -185,6 +187,12 @@ class Face:
         if not isinstance(backend, Supervisor):
             return Stats()
         return replace(backend.stats, dropped_replies=getattr(backend, "dropped_replies", 0))
+
+    @property
+    def worker_envs(self) -> tuple[range, ...]:
+        """The environments of each worker, or of this process where there are no workers."""
+        self._check_open()
+        return tuple(self._pool.rows)
 
     @property
     def worker_pids(self) -> tuple[int, ...]:

@@ -56,10 +56,9 @@ class ShortWay:
         observations, rewards, dtype, shape = self._observations, self._rewards, self._dtype, self._shape
         ndarray, np_false = np.ndarray, np.False_  # there is only one
         for row, result in enumerate(results):
-            try:
-                observation, reward, terminated, truncated, info = result
-            except (TypeError, ValueError):
+            if type(result) is not tuple or len(result) != 5:
                 return False
+            observation, reward, terminated, truncated, info = result
             if (
                 type(observation) is not ndarray
                 or observation.dtype is not dtype
@@ -67,12 +66,15 @@ class ShortWay:
                 or (type(reward) is not float and type(reward) not in NUMBERS)
                 or (terminated is not False and terminated is not np_false)
                 or (truncated is not False and truncated is not np_false)
-                or info
                 or type(info) is not dict
+                or info
             ):
                 return False
             observations[row] = observation
-            rewards[row] = reward
+            try:
+                rewards[row] = reward
+            except ValueError:  # a whole number that is too large
+                return False
         for flags in self._flags:
             flags[:] = self._no_flags
         return True

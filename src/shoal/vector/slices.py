@@ -271,7 +271,7 @@ class LoopSlice:
             observations, rewards, terminateds, truncateds, infos = zip(*results, strict=True)
             terminated, truncated = bytes(terminateds), bytes(truncateds)
             self._reward[rows.start : rows.stop] = rewards
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return None
         if (terminated + truncated).translate(None, b"\0\1") or set(map(type, rewards)) - NUMBERS:
             return None
@@ -561,7 +561,7 @@ def _as_reward(value: Any) -> float:
     if not isinstance(value, str | bytes):
         try:
             return float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             pass
     raise ContractViolation(f"the reward must be a number, got {shortened(value)}")
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from shoal.vector.face import Face
 
 ENTRIES = ("reset", "step", "reset_async", "reset_wait", "step_async", "step_wait", "send", "send_reset", "recv",
-           "_recv_exactly", "_send_together", "call_async", "call_wait", "set_attr")  # fmt: skip
+           "_recv_exactly", "_send_together", "call_async", "call_wait", "call_on", "get_attr", "set_attr",
+           "render")  # fmt: skip
 """What the caller calls."""
 WINDOW = 64
 """So many calls are recorded before it is asked what that costs."""

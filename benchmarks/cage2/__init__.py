@@ -1,0 +1,1 @@
+"""What does the game of CAGE 2 cost, in Python and compiled, and where does the time go?"""

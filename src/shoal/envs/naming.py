@@ -1,0 +1,49 @@
+"""Which environment a name in a setting or on the command line means."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import gymnasium
+
+from shoal.vector.errors import ConfigurationError
+
+
+def find(name: str) -> Any:
+    """The environment of that name: a callable for ``module:callable``, otherwise the id of a registered one."""
+    module_name, _, attribute = name.rpartition(":")
+    if not module_name:
+        return _registered(name)
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # the command is run where the module is
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ConfigurationError(f"{name!r} asks for the module {module_name!r}: {error}") from error
+    if attribute in gymnasium.registry:
+        return attribute
+    found = getattr(module, attribute, None)
+    if callable(found):
+        return found
+    known = [other for other, value in vars(module).items() if callable(value) and not other.startswith("_")]
+    what = "is not callable" if hasattr(module, attribute) else "does not exist"
+    raise ConfigurationError(f"{attribute!r} {what} in the module {module_name!r}.{_near(attribute, known)}")
+
+
+def _registered(name: str) -> str:
+    if name in gymnasium.registry:
+        return name
+    known = [env_id for env_id, spec in gymnasium.registry.items() if spec.entry_point]
+    hint = _near(name, known) or " `shoal envs` lists those there are; your own is named module:callable."
+    raise ConfigurationError(f"no environment is registered as {name!r}.{hint}")
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    by_lower_case = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
+    return f" Did you mean {by_lower_case[near[0]]!r}?" if near else ""
