@@ -42,10 +42,11 @@ bench: setup  ## Shoal beside its peers (makes a virtual environment of its own)
 	$(BIN)/python -m benchmarks.first_ready
 	$(BIN)/python -m benchmarks.supervision
 	$(BIN)/python -m benchmarks.worlds
+	$(BIN)/python -m benchmarks.cage2
 	$(BIN)/python -m benchmarks.profiling
 	$(BIN)/python -m benchmarks.faults
 
-demo: setup  ## a rollout on every backend, with the proof that the results are identical
+demo: setup  ## a rollout on every backend with the proof of sameness, then a policy that learns in about a minute
 	$(BIN)/shoal demo
 
 clean:  ## remove what the other verbs made

@@ -49,9 +49,19 @@ def test_envs_lists_what_is_registered() -> None:
 
 
 def test_demo_proves_that_the_results_are_identical() -> None:
-    text = run("demo", "--num-envs", "5", "--rounds", "30")
+    text = run("demo", "--num-envs", "5", "--rounds", "30", "--no-train")
     assert "Identical: every observation, reward, flag and info of 150 steps" in text
     assert all(backend in text for backend in ("serial", "threads", "pipes", "shm"))
+    assert "attacked" not in text
+
+
+def test_demo_trains_a_policy_and_compares_it(tmp_path: Path) -> None:
+    text = run("demo", "--num-envs", "2", "--rounds", "5", "--train-steps", "100000", "--root", str(tmp_path))
+    assert "A network of 13 hosts is attacked" in text
+    assert all(name in text for name in ("do nothing", "remove what is seen", "restore what is seen", "the policy"))
+    (folder,) = tmp_path.iterdir()
+    assert (folder / "curve.png").exists()
+    assert f"shoal eval {folder}" in " ".join(text.split())
 
 
 def test_bench_measures_shoal_beside_gymnasium() -> None:

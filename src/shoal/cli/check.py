@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from shoal.cli.naming import find
+from shoal.envs.naming import find
 from shoal.testing import Finding, Report, check_parallel, check_restorable
 from shoal.testing.findings import CHECKS
 from shoal.testing.restorable import FEWEST_STEPS

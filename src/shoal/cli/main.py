@@ -15,6 +15,7 @@ from shoal.cli.check import check
 from shoal.cli.demo import demo
 from shoal.cli.envs import envs
 from shoal.cli.profile import profile
+from shoal.ppo.command import evaluate, train
 
 app = SubcommandApp()
 app.command(envs)
@@ -22,6 +23,8 @@ app.command(bench)
 app.command(demo)
 app.command(check)
 app.command(profile)
+app.command(train)
+app.command(name="eval")(evaluate)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from shoal.cli.naming import find
+from shoal.envs.naming import find
 from shoal.vector.deciding import UNDECIDED
 from shoal.vector.errors import ConfigurationError
 from shoal.vector.making import make

@@ -1,0 +1,142 @@
+"""What can be chosen about a training run. It is checked when it is made, never changed, and saved with the run."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from shoal.vector.errors import ConfigurationError
+
+
+class PPOConfig(BaseModel):
+    """Settings of PPO and of the run around it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    env: str = "CartPole-v1"
+    """The environment: an id registered with Gymnasium, or ``module:Class``."""
+    env_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """What else the environment is made with."""
+    seed: int = Field(default=0, ge=0)
+    """Decides everything: the network's first weights, the environments' episodes, the actions that are tried."""
+
+    n_envs: int | Literal["auto"] = 1
+    """How many environments step at once. ``auto``: 8 for each processor, or 1024 of a compiled world."""
+    backend: Literal["auto", "serial", "threads", "pipes", "shm"] = "auto"
+    """Where environments run. Results do not depend on it."""
+    num_workers: int | None = Field(default=None, ge=1)
+    """How many worker processes; by default as many as there are processors. Results do not depend on it."""
+    parallel_start_method: Literal["forkserver", "spawn", "fork"] | None = None
+    """How worker processes are started."""
+    device: Literal["cpu", "cuda", "mps"] = "cpu"
+    """Where the network is."""
+    torch_threads: int | None = Field(default=None, ge=1)
+    """Processors that an update uses. By default all; it is resolved at the start, because results may depend on it."""
+
+    num_episodes: int | None = Field(default=None, ge=1)
+    """Stop when so many episodes are complete, over all environments."""
+    total_steps: int | None = Field(default=None, ge=1)
+    """Or after so many steps of single environments (a rollout is completed)."""
+
+    rollout_steps: int = Field(default=128, ge=1)
+    """Steps of every environment between two updates."""
+    epochs: int = Field(default=4, ge=1)
+    """How often an update goes through what was collected."""
+    minibatches: int = Field(default=4, ge=1)
+    """Into how many pieces it is cut each time."""
+    learning_rate: float = Field(default=3e-4, gt=0)
+    """Of Adam."""
+    learning_rate_schedule: Literal["constant", "linear"] = "constant"
+    """``linear``: it goes down to zero at the end of training."""
+    gamma: float = Field(default=0.99, ge=0, le=1)
+    """What a reward is worth a step later."""
+    gae_lambda: float = Field(default=0.95, ge=0, le=1)
+    """How far advantages look ahead: 0 a step, 1 to the end of the episode."""
+    clip: float = Field(default=0.2, gt=0)
+    """How far an update may change the probability of an action, as a ratio."""
+    value_clip: float | None = Field(default=None, gt=0)
+    """How far an update may change a value; by default, as far as it likes."""
+    value_coefficient: float = Field(default=0.5, ge=0)
+    """The weight of the value's loss."""
+    entropy_coefficient: float = Field(default=0.0, ge=0)
+    """The weight of the entropy, which keeps the policy from settling too early."""
+    max_gradient_norm: float = Field(default=0.5, gt=0)
+    """Gradients longer than this are shortened."""
+    target_kl: float | None = Field(default=None, gt=0)
+    """An update ends early when the policy has changed by more than 1.5 times this."""
+    normalise_advantages: bool = True
+    """Whether advantages of a minibatch have mean 0 and deviation 1."""
+    normalise_observations: bool = False
+    """Whether observations are shifted and scaled by what has been seen so far."""
+    normalise_rewards: bool = False
+    """Whether rewards are scaled so that returns have deviation 1."""
+
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    """Units of every hidden layer, of the policy and of the value each."""
+    activation: Literal["tanh", "relu"] = "tanh"
+    recurrent_size: int = Field(default=0, ge=0)
+    """Units of a recurrent layer, for tasks that need a memory; 0 for none."""
+
+    eval_every: int | None = Field(default=None, ge=1)
+    """Evaluate after so many updates, on a single environment."""
+    eval_episodes: int = Field(default=10, ge=1)
+    checkpoint_every: int = Field(default=50, ge=1)
+    """Save after so many updates, and at the end."""
+    keep_checkpoints: int = Field(default=3, ge=1)
+    """How many of the last ones are kept, beside the best."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> PPOConfig:
+        if isinstance(self.n_envs, int) and self.n_envs < 1:
+            raise ValueError(f"n_envs must be at least 1, or 'auto', got {self.n_envs}")
+        if self.num_episodes is None and self.total_steps is None:
+            raise ValueError("say when training ends: num_episodes or total_steps")
+        if any(size < 1 for size in self.hidden_sizes):
+            raise ValueError(f"hidden_sizes must be at least 1 each, got {self.hidden_sizes}")
+        return self
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> PPOConfig:
+        """A config of these values; what is wrong with them is said field by field, with the nearest name."""
+        unknown = [name for name in values if name not in cls.model_fields]
+        if unknown:
+            near = difflib.get_close_matches(unknown[0], cls.model_fields, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else f" There are {', '.join(sorted(cls.model_fields))}."
+            raise ConfigurationError(f"there is no setting {unknown[0]!r}.{hint}")
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise ConfigurationError("; ".join(map(_sentence, error.errors()))) from None
+
+    def replaced(self, **values: Any) -> PPOConfig:
+        """The same with other values, checked again."""
+        return type(self).of({**self.model_dump(), **values})
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The settings in a YAML file, as they stand there."""
+    import yaml
+
+    try:
+        values = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise ConfigurationError(f"there is no file {path}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} is no YAML: {error}") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ConfigurationError(f"{path} must hold settings, one 'name: value' in each line, got {values!r}")
+    return values
+
+
+def _sentence(problem: Any) -> str:
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    place = ".".join(str(part) for part in problem["loc"] if part not in ("int", "literal['auto']"))
+    if not place:
+        return message
+    return f"{place}: {message[0].lower()}{message[1:]} (got {problem['input']!r})"

@@ -1,0 +1,92 @@
+"""Evaluation: always on a single environment, with the most likely actions, on seeds of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from shoal.ppo.acting import Policy
+from shoal.ppo.heads import Head
+from shoal.ppo.normalising import ObservationScale
+from shoal.ppo.observing import Encoder
+
+FIRST_SEED = 1_000_000_007
+"""Far from the seeds of training."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What some episodes came to."""
+
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+
+    @property
+    def mean(self) -> float:
+        """Of the returns."""
+        return float(np.mean(self.returns))
+
+    @property
+    def error(self) -> float:
+        """Half of the 95 % confidence interval of the mean; infinite for a single episode."""
+        if len(self.returns) < 2:
+            return math.inf
+        return float(_t_quantile(len(self.returns) - 1) * np.std(self.returns, ddof=1) / math.sqrt(len(self.returns)))
+
+    def __str__(self) -> str:
+        episodes = f"{len(self.returns)} episodes, mean length {np.mean(self.lengths):.0f}"
+        return f"{self.mean:.2f} ± {self.error:.2f} (95 %, {episodes})"
+
+
+def evaluate(
+    env: gymnasium.Env[Any, Any],
+    policy: Policy,
+    encoder: Encoder,
+    head: Head,
+    scale: ObservationScale | None,
+    episodes: int,
+    seed: int,
+    on_step: Callable[[], None] | None = None,
+) -> Evaluation:
+    """Play so many episodes, each with a seed of its own."""
+    returns, lengths = [], []
+    for number in range(episodes):
+        observation, info = env.reset(seed=FIRST_SEED + seed + number)
+        policy.begin(np.ones(1, np.bool_))
+        total, length, has_ended = 0.0, 0, False
+        while not has_ended:
+            seen = encoder(_batch(observation))
+            outputs = policy.outputs(seen if scale is None else scale(seen))
+            mask = info.get("action_mask")
+            masks = None if mask is None else np.asarray(mask).astype(np.bool_).reshape(1, -1)
+            action = head.for_envs(head.best(outputs, masks))[0]
+            observation, reward, terminated, truncated, info = env.step(action)
+            total, length, has_ended = total + float(reward), length + 1, terminated or truncated
+            if on_step is not None:
+                on_step()
+        returns.append(total)
+        lengths.append(length)
+    return Evaluation(tuple(returns), tuple(lengths))
+
+
+def _batch(observation: Any) -> Any:
+    """A batch of one."""
+    if isinstance(observation, dict):
+        return {key: _batch(value) for key, value in observation.items()}
+    if isinstance(observation, tuple):
+        return tuple(_batch(value) for value in observation)
+    return np.asarray(observation)[None]
+
+
+def _t_quantile(freedom: int) -> float:
+    """The 97.5 % quantile of Student's distribution, good to a thousandth from two degrees of freedom on."""
+    exact = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571}
+    if freedom in exact:
+        return exact[freedom]
+    z = 1.959964
+    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)

@@ -1,0 +1,29 @@
+"""``python -m shoal.ppo.train``: the same as ``shoal train``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import gymnasium
+import tyro
+from rich.console import Console
+
+from shoal.ppo.command import train
+from shoal.vector.errors import ShoalError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    try:
+        return tyro.cli(train, args=arguments, prog="python -m shoal.ppo.train")
+    except (ShoalError, gymnasium.error.Error) as error:
+        Console(stderr=True).print(f"[red]error:[/red] {error}", highlight=False, soft_wrap=True)
+        return 1
+    except KeyboardInterrupt:
+        Console(stderr=True).print("stopped")
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

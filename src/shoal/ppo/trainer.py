@@ -1,0 +1,322 @@
+"""``PPOTrainer``: proximal policy optimisation on parallel environments.
+
+One turn of the loop, and where to read on::
+
+    act in all environments for some steps      rollout.py     (acting.py, heads.py, observing.py)
+    how much better than expected was each?     advantages.py
+    make what was better more likely            updating.py    (network.py)
+    say what happened                           report.py
+
+::
+
+    trainer = PPOTrainer(PPOConfig(env="CartPole-v1", n_envs=8, num_episodes=500))
+    report = trainer.train()
+    print(trainer.evaluate(episodes=20))
+    trainer.close()
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from shoal.envs.naming import find
+from shoal.ppo.acting import Policy, TorchPolicy, policy_of
+from shoal.ppo.config import PPOConfig
+from shoal.ppo.evaluating import Evaluation, evaluate
+from shoal.ppo.heads import head_of
+from shoal.ppo.network import Network
+from shoal.ppo.normalising import ObservationScale, RewardScale
+from shoal.ppo.observing import Encoder
+from shoal.ppo.report import Goal, Report
+from shoal.ppo.rollout import Collector, Episode, Rollout
+from shoal.ppo.updating import Updater
+from shoal.vector.batched import rows_maker
+from shoal.vector.cpus import usable_cpus
+from shoal.vector.errors import ConfigurationError, StateError
+from shoal.vector.making import factories_of, make
+from shoal.vector.parallel_env import ParallelEnv
+from shoal.vector.plan import needs_processes
+
+MANY_ROWS, FEW_PER_CPU = 1024, 8
+OnReport = Callable[[Report], None]
+
+
+class PPOTrainer:
+    """Trains a policy.
+
+    Args:
+        config: what to train, and how.
+        envs: environments of one's own instead of those that the config names. They must have Gymnasium's NEXT_STEP autoreset.
+        settings: instead of a config, or to change one: ``PPOTrainer(env="CartPole-v1", n_envs=8, num_episodes=500)``.
+    """
+
+    def __init__(self, config: PPOConfig | None = None, *, envs: ParallelEnv | None = None, **settings: Any) -> None:
+        config = PPOConfig.of(settings) if config is None else config.replaced(**settings)
+        self.config = config = resolved(config)
+        self._device = _device(config.device)
+        self.envs = _make(config) if envs is None else envs
+        try:
+            self._build()
+        except BaseException:
+            self.envs.close()
+            raise
+
+    def _build(self) -> None:
+        config, envs = self.config, self.envs
+        if envs.metadata.get("autoreset_mode", envs.autoreset_mode) != envs.autoreset_mode.NEXT_STEP:
+            raise ConfigurationError("PPO needs environments with autoreset_mode='NextStep', which is the default")
+        self.encoder, self.head = Encoder(envs.single_observation_space), head_of(envs.single_action_space)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            self.network = Network(self.encoder.shape, self.encoder.is_image, self.head, config).to(self._device)
+        self.updater = Updater(self.network, self.head, config, self._device)
+        scales = config.normalise_observations and not self.encoder.is_image
+        self.scale = ObservationScale(self.encoder.shape) if scales else None
+        self.reward_scale = RewardScale(envs.num_envs, config.gamma) if config.normalise_rewards else None
+        self.collector = Collector(envs, self.encoder, self.head, np.random.default_rng(config.seed))
+        self.updates = self.steps = self.episodes = 0
+        self.best_return: float | None = None
+        self.last_report: Report | None = None
+        self._last_episode: Episode | None = None
+        self._seconds, self._began_with = 0.0, (0, 0)
+        self._policy: Policy | None = None
+        self._has_begun = False
+
+    # -- training --------------------------------------------------------------------------------------------------------
+
+    def train(self, on_report: OnReport | None = None) -> Report:
+        """Train until the goal is reached; returns the last report."""
+        while not self.is_done:
+            report = self.train_episode_vectorized()
+            if on_report is not None:
+                on_report(report)
+        if self.last_report is None:
+            raise StateError("there is nothing left to train: the goal had been reached already")
+        return self.last_report
+
+    def train_episode(self) -> Report:
+        """Play one whole episode in a single environment, and learn from it."""
+        if self.envs.num_envs != 1:
+            raise StateError(
+                f"train_episode plays in a single environment, and there are {self.envs.num_envs}: "
+                "use train_episode_vectorized, or n_envs=1"
+            )
+        pieces: list[Rollout] = []
+        begin = time.perf_counter()
+        self._begin()
+        while not pieces or not pieces[-1].episodes:
+            pieces.append(self._collect(self.config.rollout_steps, episodes_wanted=1))
+        return self._learn(joined(pieces), begin)
+
+    def train_episode_vectorized(self) -> Report:
+        """Act for some steps in all environments, and learn from that."""
+        begin = time.perf_counter()
+        self._begin()
+        wanted = None if self.config.num_episodes is None else self.config.num_episodes - self.episodes
+        return self._learn(self._collect(self.config.rollout_steps, wanted), begin)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the goal has been reached."""
+        config = self.config
+        if config.num_episodes is not None and self.episodes >= config.num_episodes:
+            return True
+        return config.total_steps is not None and self.steps >= config.total_steps
+
+    def _begin(self) -> None:
+        if not self._has_begun:
+            torch.set_num_threads(self.config.torch_threads or 1)
+            self.collector.begin(self.config.seed)
+            self._has_begun = True
+
+    def _collect(self, num_steps: int, episodes_wanted: int | None) -> Rollout:
+        states = self._policy.states if isinstance(self._policy, TorchPolicy) else None
+        self._policy = policy_of(self.network, self._device)
+        if isinstance(self._policy, TorchPolicy):
+            self._policy.states = self._states(states)
+        return self.collector.collect(self._policy, num_steps, self.scale, episodes_wanted)
+
+    def _states(self, states: torch.Tensor | None) -> torch.Tensor | None:
+        if self.network.memory is None:
+            return None
+        if states is not None:
+            return states
+        return torch.zeros(self.envs.num_envs, self.network.memory.hidden_size, device=self._device)
+
+    def _learn(self, rollout: Rollout, begin: float) -> Report:
+        collected = time.perf_counter()
+        learning_rate = self.learning_rate
+        losses = self.updater.update(rollout, self.scale, self.reward_scale, learning_rate)
+        if self.scale is not None:
+            self.scale.moments.take(rollout.observations[:-1][rollout.is_valid])
+        end = time.perf_counter()
+        self.updates += 1
+        self.steps += rollout.num_steps
+        self.episodes += len(rollout.episodes)
+        self._seconds += end - begin
+        shares = {
+            "environments": rollout.environment_seconds / (end - begin),
+            "policy": rollout.policy_seconds / (end - begin),
+            "update": (end - collected) / (end - begin),
+        }
+        self.last_report = self._report(rollout, losses, shares, rollout.num_steps / (end - begin), learning_rate)
+        return self.last_report
+
+    @property
+    def progress(self) -> float:
+        """From 0 to 1, the nearer of the goals."""
+        config = self.config
+        parts = [0.0]
+        if config.num_episodes is not None:
+            parts.append(self.episodes / config.num_episodes)
+        if config.total_steps is not None:
+            parts.append(self.steps / config.total_steps)
+        return min(1.0, max(parts))
+
+    @property
+    def learning_rate(self) -> float:
+        """Of the next update."""
+        rate = self.config.learning_rate
+        return rate if self.config.learning_rate_schedule == "constant" else rate * (1.0 - self.progress)
+
+    def _report(
+        self, rollout: Rollout, losses: Mapping[str, float], shares: Mapping[str, float], speed: float, rate: float
+    ) -> Report:
+        latest = self.collector.latest
+        if rollout.episodes:
+            self._last_episode = rollout.episodes[-1]
+        last = self._last_episode
+        mean = float(np.mean([episode.total for episode in latest])) if latest else None
+        if mean is not None and (self.best_return is None or mean > self.best_return):
+            self.best_return = mean
+        made = self.progress - self._began_with_progress
+        left = None if made <= 0 else self._seconds * (1.0 - self.progress) / made
+        return Report(
+            updates=self.updates,
+            steps=self.steps,
+            episodes=self.episodes,
+            n_envs=self.envs.num_envs,
+            n_completed_episodes=len(rollout.episodes),
+            last_return=None if last is None else last.total,
+            last_length=None if last is None else last.length,
+            mean_return=mean,
+            mean_length=float(np.mean([episode.length for episode in latest])) if latest else None,
+            steps_per_second=speed,
+            seconds=self._seconds,
+            seconds_left=left,
+            losses=losses,
+            shares={**shares, "other": max(0.0, 1.0 - sum(shares.values()))},
+            learning_rate=rate,
+            restarts=self.envs.stats.restarts,
+        )
+
+    _began_with_progress = 0.0
+    """Where training was when it was resumed: time before that does not count."""
+
+    @property
+    def goal(self) -> Goal:
+        """What is trained, and until when."""
+        plan = self.envs.plan
+        return Goal(
+            env=self.config.env,
+            n_envs=self.envs.num_envs,
+            backend=plan.backend,
+            start_method=plan.start_method if needs_processes(plan.backend) else None,
+            device=self.config.device,
+            total_episodes=self.config.num_episodes,
+            total_steps=self.config.total_steps,
+            folder=None,
+        )
+
+    # -- afterwards ------------------------------------------------------------------------------------------------------
+
+    def evaluate(self, episodes: int | None = None, seed: int | None = None) -> Evaluation:
+        """Play some episodes in a single environment, with the most likely actions."""
+        factories, _ = factories_of(find(self.config.env), 1, dict(self.config.env_kwargs))
+        env = factories[0]()
+        try:
+            policy = policy_of(self.network, self._device)
+            if isinstance(policy, TorchPolicy) and self.network.memory is not None:
+                policy.states = torch.zeros(1, self.network.memory.hidden_size, device=self._device)
+            return evaluate(
+                env,
+                policy,
+                self.encoder,
+                self.head,
+                self.scale,
+                self.config.eval_episodes if episodes is None else episodes,
+                self.config.seed if seed is None else seed,
+            )
+        finally:
+            env.close()
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.envs.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.envs.__exit__(*error)
+
+
+def resolved(config: PPOConfig) -> PPOConfig:
+    """The same with everything decided that depends on the machine, so that the run can be repeated elsewhere."""
+    n_envs: int
+    if config.n_envs == "auto":
+        factories, _ = factories_of(find(config.env), 2, dict(config.env_kwargs))
+        n_envs = MANY_ROWS if rows_maker(factories) is not None else FEW_PER_CPU * usable_cpus()
+    else:
+        n_envs = config.n_envs
+    return config.replaced(n_envs=n_envs, torch_threads=config.torch_threads or usable_cpus())
+
+
+def joined(pieces: list[Rollout]) -> Rollout:
+    """Rollouts that follow each other, as one."""
+    if len(pieces) == 1:
+        return pieces[0]
+    first = pieces[0]
+    whole = {
+        name: np.concatenate([getattr(piece, name) for piece in pieces])
+        for name in ("actions", "rewards", "terminated", "truncated", "is_valid")
+    }
+    observations = np.concatenate([*(piece.observations[:-1] for piece in pieces), pieces[-1].observations[-1:]])
+    begins = np.concatenate([*(piece.begins[:-1] for piece in pieces), pieces[-1].begins[-1:]])
+    masks = (
+        None if first.masks is None else np.concatenate([piece.masks for piece in pieces if piece.masks is not None])
+    )
+    return Rollout(
+        observations=observations,
+        begins=begins,
+        masks=masks,
+        first_states=first.first_states,
+        episodes=[episode for piece in pieces for episode in piece.episodes],
+        environment_seconds=sum(piece.environment_seconds for piece in pieces),
+        policy_seconds=sum(piece.policy_seconds for piece in pieces),
+        **whole,
+    )
+
+
+def _make(config: PPOConfig) -> ParallelEnv:
+    return make(
+        find(config.env),
+        int(config.n_envs),
+        backend=config.backend,
+        num_workers=config.num_workers,
+        start_method=config.parallel_start_method,
+        **config.env_kwargs,
+    )
+
+
+def _device(name: str) -> torch.device:
+    """The device, if it is there."""
+    is_there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not is_there[name]:
+        raise ConfigurationError(f"device='{name}' was asked for, but torch finds none here: use device='cpu'")
+    return torch.device(name)
