@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 import gymnasium
 
 from shoal.vector.errors import ConfigurationError
+from shoal.vector.nearest import did_you_mean
 
 
 def find(name: str) -> Any:
@@ -32,18 +31,12 @@ def find(name: str) -> Any:
         return found
     known = [other for other, value in vars(module).items() if callable(value) and not other.startswith("_")]
     what = "is not callable" if hasattr(module, attribute) else "does not exist"
-    raise ConfigurationError(f"{attribute!r} {what} in the module {module_name!r}.{_near(attribute, known)}")
+    raise ConfigurationError(f"{attribute!r} {what} in the module {module_name!r}.{did_you_mean(attribute, known)}")
 
 
 def _registered(name: str) -> str:
     if name in gymnasium.registry:
         return name
     known = [env_id for env_id, spec in gymnasium.registry.items() if spec.entry_point]
-    hint = _near(name, known) or " `shoal envs` lists those there are; your own is named module:callable."
+    hint = did_you_mean(name, known) or " `shoal envs` lists those there are; your own is named module:callable."
     raise ConfigurationError(f"no environment is registered as {name!r}.{hint}")
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    by_lower_case = {one.lower(): one for one in known}
-    near = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
-    return f" Did you mean {by_lower_case[near[0]]!r}?" if near else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -14,6 +13,7 @@ from gymnasium.utils import seeding
 
 from shoal.envs.world import Rows, World
 from shoal.vector.errors import ConfigurationError
+from shoal.vector.nearest import did_you_mean
 
 
 class RowEnv(gymnasium.Env[Any, Any]):
@@ -142,7 +142,6 @@ class WorldEnv(RowEnv):
         known = list(inspect.signature(cls.world_class).parameters)
         for name in keywords:
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f" Did you mean {near[0]!r}?" if near else f" There are {', '.join(known)}."
+                hint = did_you_mean(name, known) or f" There are {', '.join(known)}."
                 raise ConfigurationError(f"{cls.world_class.__name__} has no option {name!r}.{hint}")
         return Rows(cls.world_class(**keywords), num_rows, max_episode_steps)

@@ -17,9 +17,10 @@ from shoal.vector.errors import ConfigurationError
 
 def _flag(name: str, field: Any) -> tuple[str, Any, Any]:
     """A setting as a flag that may be left out."""
-    default = "" if field.is_required() or field.default_factory else f" (default: {field.default})"
-    text = f"{' '.join((field.description or '').split()).replace('``', '')}{default}"
-    return name, Annotated[field.annotation | None, tyro.conf.arg(help=text)], dataclasses.field(default=None)
+    text = " ".join((field.description or "").split()).replace("``", "")
+    # Left out, it may still come from a file or a preset; this is what it is otherwise.
+    argument = tyro.conf.arg(help=text, help_behavior_hint=f"(default: {field.default})")
+    return name, Annotated[field.annotation | None, argument], dataclasses.field(default=None)
 
 
 Settings = dataclasses.make_dataclass(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from shoal.vector.errors import ConfigurationError
+from shoal.vector.nearest import did_you_mean
 
 
 class PPOConfig(BaseModel):
@@ -104,8 +104,7 @@ class PPOConfig(BaseModel):
         """A config of these values; what is wrong with them is said field by field, with the nearest name."""
         unknown = [name for name in values if name not in cls.model_fields]
         if unknown:
-            near = difflib.get_close_matches(unknown[0], cls.model_fields, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else f" There are {', '.join(sorted(cls.model_fields))}."
+            hint = did_you_mean(unknown[0], cls.model_fields) or f" There are {', '.join(sorted(cls.model_fields))}."
             raise ConfigurationError(f"there is no setting {unknown[0]!r}.{hint}")
         try:
             return cls(**values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 import sys
@@ -19,6 +18,7 @@ from shoal.ppo.course import UNKNOWN, Course, clock, loss_label, loss_value, sho
 from shoal.ppo.panel import ALARM, RunPanel, summary
 from shoal.ppo.report import Goal, Report
 from shoal.vector.errors import ConfigurationError
+from shoal.vector.nearest import did_you_mean
 
 LEVELS = ("auto", "rich", "plain", "none")
 
@@ -48,9 +48,8 @@ def open_display(goal: Goal, level: str = "auto", console: Console | None = None
         console: where to show it; standard output unless given.
     """
     if level not in LEVELS:
-        near = difflib.get_close_matches(str(level), LEVELS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ConfigurationError(f"display must be one of {', '.join(map(repr, LEVELS))}, got {level!r}.{hint}")
+        allowed, hint = ", ".join(map(repr, LEVELS)), did_you_mean(str(level), LEVELS)
+        raise ConfigurationError(f"display must be one of {allowed}, got {level!r}.{hint}")
     console = console or _standard_output()
     if level == "auto":
         level = "rich" if console.is_terminal and console.is_interactive else "plain"

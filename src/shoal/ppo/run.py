@@ -77,10 +77,13 @@ def resume(path: Path, *, display: str = "auto", wandb: bool = False, **changes:
 def _run(trainer: PPOTrainer, folder: RunFolder, display: str, wandb: bool, notes: list[str]) -> Report:
     config = trainer.config
     checkpoints = Checkpoints(folder.path, keep_last=config.keep_checkpoints)
-    log = MetricsLog(folder.path, wandb=wandb)
-    log.resume_at(trainer.steps)
     goal = replace(trainer.goal, folder=str(folder.path))
-    with open_display(goal, display) as screen, stop_when_asked(screen) as is_asked:
+    with (
+        MetricsLog(folder.path, wandb=wandb) as log,
+        open_display(goal, display) as screen,
+        stop_when_asked(screen) as is_asked,
+    ):
+        log.resume_at(trainer.steps)
         for note in notes:
             screen.note(note)
         report = trainer.last_report

@@ -83,7 +83,7 @@ class PPOTrainer:
         self.best_return: float | None = None
         self.last_report: Report | None = None
         self._last_episode: Episode | None = None
-        self._seconds, self._began_with = 0.0, (0, 0)
+        self._seconds = 0.0
         self._policy: Policy | None = None
         self._has_begun = False
 

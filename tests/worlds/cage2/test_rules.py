@@ -215,7 +215,7 @@ def test_ports_that_are_never_forgotten() -> None:
         late = np.concatenate(tries[12:])
         shares[is_kept] = (late == 0).mean()
     assert shares[True] > 0.5, "it tries FTP, which nobody offers"
-    assert shares[True] >= shares[False]
+    assert shares[False] < 0.05
 
 
 def test_smtp_can_be_made_to_break_when_a_host_is_restored() -> None:
@@ -401,7 +401,7 @@ def test_a_single_one_is_an_environment_as_gymnasium_wants_it() -> None:
         ({"max_steps": 2.5}, "max_steps must be a whole number of at least 1, or None, got 2.5"),
         (
             {"quirks": {"vsftpd_opens_htp": False}},
-            "there is no quirk 'vsftpd_opens_htp': did you mean 'vsftpd_opens_http'?",
+            "there is no quirk 'vsftpd_opens_htp'. Did you mean 'vsftpd_opens_http'?",
         ),
         (
             {"quirks": {"vsftpd_opens_http": "off"}},

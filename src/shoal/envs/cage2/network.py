@@ -77,6 +77,12 @@ _INTERNAL = (
     Service(80, WEB, "NetworkService"),
     Service(443, WEB, "NetworkService"),
 )
+_LINUX_SERVICES = (
+    Service(80, WEB, "www-data"),
+    Service(3390, SQL, "root"),
+    Service(443, WEB, "www-data"),
+    Service(25, SMTP, "root"),
+)
 _FIRST_USERS = (Service(22, SSH, "sshd_server"), Service(21, FTP, "SYSTEM"))
 
 HOSTS = (
@@ -102,31 +108,8 @@ HOSTS = (
         ),
         1,
     ),
-    Host(
-        "User3",
-        Subnet.USER,
-        False,
-        (
-            Service(80, WEB, "www-data"),
-            Service(3390, SQL, "root"),
-            Service(443, WEB, "www-data"),
-            Service(25, SMTP, "root"),
-        ),
-        1,
-    ),
-    Host(
-        "User4",
-        Subnet.USER,
-        False,
-        (
-            *_LINUX_SHELL,
-            Service(80, WEB, "www-data"),
-            Service(3390, SQL, "root"),
-            Service(443, WEB, "www-data"),
-            Service(25, SMTP, "root"),
-        ),
-        1,
-    ),
+    Host("User3", Subnet.USER, False, _LINUX_SERVICES, 1),
+    Host("User4", Subnet.USER, False, (*_LINUX_SHELL, *_LINUX_SERVICES), 1),
 )
 NUM_HOSTS = len(HOSTS)
 NAMES = tuple(host.name for host in HOSTS)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from shoal.vector.errors import ConfigurationError
+from shoal.vector.nearest import did_you_mean
 
 
 class Quirks(NamedTuple):
@@ -46,9 +46,8 @@ def quirks_of(given: Quirks | Mapping[str, bool] | None) -> Quirks:
         raise ConfigurationError(f"quirks must be a dictionary of names and booleans, got {given!r}")
     for name in given:
         if name not in Quirks._fields:
-            near = difflib.get_close_matches(str(name), Quirks._fields, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise ConfigurationError(f"there is no quirk {name!r}: {hint}They are {', '.join(Quirks._fields)}")
+            hint = did_you_mean(str(name), Quirks._fields)
+            raise ConfigurationError(f"there is no quirk {name!r}.{hint} There are {', '.join(Quirks._fields)}.")
         if not isinstance(given[name], bool):
             raise ConfigurationError(f"the quirk {name!r} is on or off, True or False, got {given[name]!r}")
     return Quirks(**{name: bool(value) for name, value in given.items()})

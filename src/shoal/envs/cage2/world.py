@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +20,7 @@ from shoal.envs.cage2.state import FIELDS, Settings, game_of
 from shoal.envs.world import Rows, World
 from shoal.envs.world_env import WorldEnv
 from shoal.vector.errors import ConfigurationError
+from shoal.vector.nearest import did_you_mean
 
 RED = {"B_line": B_LINE, "Meander": MEANDER, "Sleep": SLEEPING}
 GREEN = {"Sleep": GREEN_SLEEPS, "Scan": GREEN_SCANS}
@@ -112,6 +112,5 @@ def _chosen(option: str, value: Any, known: Mapping[str, Any]) -> str:
     name = others.get(name, name)
     if name in known:
         return name
-    near = difflib.get_close_matches(name, [*known, *others], n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(name, [*known, *others])
     raise ConfigurationError(f"{option} must be one of {', '.join(map(repr, known))}, got {value!r}.{hint}")
