@@ -71,6 +71,8 @@ class PPOTrainer:
         if envs.metadata.get("autoreset_mode", envs.autoreset_mode) != envs.autoreset_mode.NEXT_STEP:
             raise ConfigurationError("PPO needs environments with autoreset_mode='NextStep', which is the default")
         self.encoder, self.head = Encoder(envs.single_observation_space), head_of(envs.single_action_space)
+        # Before anything is computed: the first weights, too, depend on it in the last bit.
+        torch.set_num_threads(config.torch_threads or 1)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
             self.network = Network(self.encoder.shape, self.encoder.is_image, self.head, config).to(self._device)
@@ -130,7 +132,6 @@ class PPOTrainer:
 
     def _begin(self) -> None:
         if not self._has_begun:
-            torch.set_num_threads(self.config.torch_threads or 1)
             self.collector.begin(self.config.seed)
             self._has_begun = True
 
