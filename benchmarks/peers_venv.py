@@ -59,7 +59,7 @@ def ensure() -> None:
     if found.peers != peers or found.project != project:
         problems.pop("shoal", None)
         if project:
-            reason = _pip("--constraint", str(REQUIREMENTS), "--editable", f"{PROJECT}[native]")
+            reason = _pip("--constraint", str(REQUIREMENTS), "--editable", f"{PROJECT}[native,train]")
         else:
             reason = "the project has no pyproject.toml"
         if reason is not None:

@@ -162,3 +162,8 @@ def test_control_c_saves_and_stops(tmp_path: Path) -> None:
     assert "stopping after this update" in said
     assert "stopped and saved" in said
     assert Checkpoints(tmp_path / "run").load("last").step > 0
+
+
+def test_whether_to_overlap_is_decided_once_and_kept_with_the_run() -> None:
+    folder = train("--backend", "shm", "--num-workers", "2", "--total-steps", "400")
+    assert isinstance(yaml.safe_load((folder / "config.yaml").read_text())["overlap"], bool)

@@ -95,6 +95,17 @@ def test_the_curve_is_the_same_on_every_backend(backend: str) -> None:
     assert curve(backend=backend, **workers, **settings) == expected
 
 
+def test_training_that_has_diverged_says_so() -> None:
+    with (
+        trainer_of(env=f"{ENVS}:Aim", n_envs=4, total_steps=10**6, learning_rate=1e30, backend="serial") as trainer,
+        pytest.raises(
+            shoal.StateError, match=r"training has diverged: .* \(normalise_rewards, .* learning_rate too high"
+        ),
+        np.errstate(all="ignore"),
+    ):
+        trainer.train()
+
+
 def test_another_seed_is_another_curve() -> None:
     settings: dict[str, Any] = {"env": "CartPole-v1", "n_envs": 4, "total_steps": 600, "backend": "serial"}
     assert curve(seed=0, **settings) != curve(seed=1, **settings)
@@ -155,7 +166,7 @@ def test_what_is_drawn_is_as_likely_as_the_head_says() -> None:
     space = shoal.make("CartPole-v1", 1, backend="serial").single_action_space
     head = head_of(space)
     outputs = np.tile(np.array([[0.3, -0.7]], np.float32), (20_000, 1))
-    drawn = head.draw(outputs, None, np.random.default_rng(0), None)[:, 0]
+    drawn = head.draw(outputs, None, head.noise(np.random.default_rng(0), 20_000), None)[:, 0]
     logs, _ = head.log_probability(torch.as_tensor(outputs[:2]), None, torch.tensor([[0], [1]]), None)
     share = logs.exp()[1].item()
     assert abs(drawn.mean() - share) < 5 * np.sqrt(share * (1 - share) / 20_000)
@@ -169,7 +180,7 @@ def test_masked_actions_are_never_drawn() -> None:
     masks = random.random((50_000, 6)) < 0.3
     masks[~masks.any(axis=1), 2] = True
     outputs = random.normal(scale=30, size=(50_000, 6)).astype(np.float32)
-    drawn = head.draw(outputs, None, random, masks)[:, 0]
+    drawn = head.draw(outputs, None, head.noise(random, 50_000), masks)[:, 0]
     assert masks[np.arange(50_000), drawn].all()
     assert masks[np.arange(50_000), head.best(outputs, masks)[:, 0]].all()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import errno
 import json
 import os
 import sys
@@ -280,3 +281,20 @@ def test_yaml_of_a_run_is_safe_yaml(tmp_path: Path) -> None:
     text = (create(tmp_path, config={"colour": Colour.RED, "lr": np.float64(1e-5)}).path / "config.yaml").read_text()
     assert "!!" not in text
     assert yaml.safe_load(text) == {"colour": "red", "lr": 1e-5}
+
+
+def test_a_setting_that_is_decided_later_takes_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = RunFolder.create_at(tmp_path / "run", {"a": 1, "b": None, "c": 3})
+    folder.note_setting("b", True)
+    assert list(folder.read_config().items()) == [("a", 1), ("b", True), ("c", 3)]
+    assert {path.name for path in folder.path.iterdir()} == {"config.yaml", "versions.json"}
+
+    def is_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("shoal.runs.durable.os.fsync", is_full)
+    with pytest.raises(
+        shoal.StateError, match=r"b: False cannot be written into .*config.yaml: No space left on device"
+    ):
+        folder.note_setting("b", False)
+    assert folder.read_config()["b"] is True

@@ -15,7 +15,8 @@ import inspect
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -54,6 +55,32 @@ def loop_over_rows(make_loop: Callable[..., Function], *rules: Callable[..., Any
     return cast("Function", CompiledLoop(numba.njit(cache=True, nogil=True)(loop), name))
 
 
+def kernel(function: Function, what: str) -> Function:
+    """Compile a function of arrays and numbers when it is first called. It may round otherwise than the interpreter does.
+
+    Args:
+        what: is told to whoever waits for it: "compiling {what}, once for this installation".
+    """
+    return cast("Function", Kernel(function, what)) if is_compiling() else function
+
+
+class Kernel:
+    """A function that is compiled when it is first called with arguments of some types."""
+
+    def __init__(self, function: Callable[..., Any], what: str) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._what = function, what
+        self._dispatcher: Any = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run it."""
+        if self._dispatcher is None:
+            self._dispatcher = _numba().njit(cache=True, nogil=True, fastmath=True, error_model="numpy")(self._function)
+            with _announced(self._what):
+                return self._dispatcher(*arguments)
+        return self._dispatcher(*arguments)
+
+
 def for_types_of(loop: Callable[..., Any], arguments: tuple[Any, ...]) -> Callable[..., Any]:
     """The loop for arguments of these types, which is quicker to call where it is compiled."""
     return loop.for_types_of(*arguments) if isinstance(loop, CompiledLoop) else loop
@@ -74,21 +101,28 @@ class CompiledLoop:
         """The loop for arguments of these types, without the microseconds that it takes to find them out each time."""
         types = tuple(map(_numba().typeof, arguments))
         if types not in self._dispatcher.overloads:
-            timer = threading.Timer(PATIENCE_SECONDS, _announce, [self._name])
-            timer.daemon = True
-            timer.start()
-            try:
+            with _announced(f"the rules of {self._name}"):
                 self._dispatcher.compile(types)
-            finally:
-                timer.cancel()
         entry_point: Callable[..., Any] = self._dispatcher.overloads[types].entry_point
         return entry_point
 
 
+@contextmanager
+def _announced(what: str) -> Iterator[None]:
+    """Say what is being compiled, if that takes longer than loading it would."""
+    timer = threading.Timer(PATIENCE_SECONDS, _announce, [what])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 @functools.cache
-def _announce(name: str) -> None:
+def _announce(what: str) -> None:
     """Say why it takes so long, once."""
-    logger.warning("compiling the rules of %s, once for this installation", name)
+    logger.warning("compiling %s, once for this installation", what)
 
 
 def _digest(rules: tuple[Callable[..., Any], ...]) -> int:
@@ -128,7 +162,7 @@ def _numba() -> Any:
         import numba.extending
     except ImportError:
         raise ModuleNotFoundError(
-            "the worlds of Shoal are compiled by Numba, which is not installed: pip install 'shoal[native]'. "
+            "the worlds of Shoal and its PPO are compiled by Numba, which is not installed: pip install 'shoal[native]'. "
             "With SHOAL_COMPILE=0 in the environment they run without it, but slowly.",
             name="numba",
         ) from None

@@ -1,7 +1,7 @@
 """The policy while it acts: as quick as possible, without gradients.
 
-Where it is small and on the CPU, most of its time would go into calling torch, so its layers are computed in NumPy. Values
-and probabilities are not needed for acting: they are computed later, for a whole rollout at once.
+Where it is a few layers on the CPU, most of its time would go into calling torch, so that they are computed in one call of
+our own. Values and probabilities are not needed for acting: they are computed later, for a whole rollout at once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from shoal.ppo.kernels import act
 from shoal.ppo.network import Network
 from shoal.vector.layout import Array
 
@@ -19,11 +20,11 @@ from shoal.vector.layout import Array
 class Policy(Protocol):
     """Gives outputs for the head."""
 
-    def outputs(self, observations: Array) -> Array:
-        """For a batch of encoded observations, one for each environment."""
+    def outputs(self, observations: Array, rows: slice) -> Array:
+        """For encoded observations of these environments."""
 
-    def begin(self, is_new: Array) -> None:
-        """Episodes begin in these environments: what was remembered of them is forgotten."""
+    def begin(self, is_new: Array, rows: slice) -> None:
+        """Episodes begin in some of these environments: what was remembered of them is forgotten."""
 
     @property
     def deviation(self) -> Array | None:
@@ -32,40 +33,28 @@ class Policy(Protocol):
 
 def policy_of(network: Network, device: torch.device) -> Policy:
     """The quickest way to act. It has the weights of now: after an update, ask again."""
-    if network.convolution is None and network.memory is None and device.type == "cpu":
-        return PlainPolicy(network)
-    return TorchPolicy(network, device)
+    return CompiledPolicy(network) if network.is_plain and device.type == "cpu" else TorchPolicy(network, device)
 
 
-class PlainPolicy:
-    """Layers in NumPy."""
+class CompiledPolicy:
+    """A few layers, in one call."""
 
     def __init__(self, network: Network) -> None:
-        self._layers: list[tuple[Array, Array]] = []
-        self._is_tanh = False
-        for layer in network.policy:
-            if isinstance(layer, nn.Linear):
-                self._layers.append((layer.weight.detach().numpy().T, layer.bias.detach().numpy()))
-            else:
-                self._is_tanh = isinstance(layer, nn.Tanh)
+        layers = [layer for layer in network.policy if isinstance(layer, nn.Linear)]
+        pieces = [piece for layer in layers for piece in (layer.weight.detach().T.flatten(), layer.bias.detach())]
+        self._weights: Array = torch.cat(pieces).numpy()
+        self._sizes = np.array([layers[0].in_features, *(layer.out_features for layer in layers)])
+        self._hidden = np.empty((2, self._sizes.max()), np.float32)
+        self._is_tanh = network.is_tanh
         self.deviation = None if network.deviation is None else network.deviation.detach().numpy().copy()
 
-    def outputs(self, observations: Array) -> Array:
-        """For a batch of encoded observations."""
-        values = observations
-        *hidden, (last_weights, last_bias) = self._layers
-        for weights, bias in hidden:
-            values = values @ weights
-            values += bias
-            if self._is_tanh:
-                np.tanh(values, out=values)
-            else:
-                np.maximum(values, 0.0, out=values)
-        result: Array = values @ last_weights
-        result += last_bias
-        return result
+    def outputs(self, observations: Array, rows: slice) -> Array:
+        """For encoded observations of some environments. It does not matter of which."""
+        outputs = np.empty((len(observations), self._sizes[-1]), np.float32)
+        act(np.ascontiguousarray(observations), self._weights, self._sizes, self._is_tanh, self._hidden, outputs)
+        return outputs
 
-    def begin(self, is_new: Array) -> None:
+    def begin(self, is_new: Array, rows: slice) -> None:
         """It remembers nothing."""
 
 
@@ -79,17 +68,17 @@ class TorchPolicy:
         self.deviation = None if deviation is None else deviation.detach().cpu().numpy().copy()
 
     @torch.inference_mode()
-    def outputs(self, observations: Array) -> Array:
-        """For a batch of encoded observations."""
-        features = self._network.features(torch.as_tensor(observations).to(self._device))
-        if self._network.memory is not None:
-            if self.states is None:
-                self.states = torch.zeros(len(features), self._network.memory.hidden_size, device=self._device)
-            self.states = features = self._network.memory(features, self.states)
+    def outputs(self, observations: Array, rows: slice) -> Array:
+        """For encoded observations of these environments."""
+        features = self._network.features(torch.as_tensor(np.ascontiguousarray(observations)).to(self._device))
+        if self.states is not None:
+            assert self._network.memory is not None
+            features = self._network.memory(features, self.states[rows])
+            self.states[rows] = features
         result: Array = self._network.policy(features).cpu().numpy()
         return result
 
-    def begin(self, is_new: Array) -> None:
-        """Forget what was remembered of these environments."""
+    def begin(self, is_new: Array, rows: slice) -> None:
+        """Forget what was remembered of some of these environments."""
         if self.states is not None:
-            self.states = self.states * torch.as_tensor(~is_new, device=self._device)[:, None]
+            self.states[rows] *= torch.as_tensor(~is_new, device=self._device)[:, None]

@@ -35,7 +35,11 @@ class PPOConfig(BaseModel):
     device: Literal["cpu", "cuda", "mps"] = "cpu"
     """Where the network is."""
     torch_threads: int | None = Field(default=None, ge=1)
-    """Processors that an update uses. By default all; it is resolved at the start, because results may depend on it."""
+    """Processors that the update uses. By default all; decided at the start, because results of torch may depend on it."""
+
+    overlap: bool | None = None
+    """Whether the policy acts for one half of the environments while the other half steps. By default, decided once: for
+    pictures and on other devices, it does; else both ways are tried in the first rollouts, of which the result is the same."""
 
     num_episodes: int | None = Field(default=None, ge=1)
     """Stop when so many episodes are complete, over all environments."""

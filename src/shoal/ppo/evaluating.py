@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 
 from shoal.ppo.acting import Policy
+from shoal.ppo.halves import ALL
 from shoal.ppo.heads import Head
 from shoal.ppo.normalising import ObservationScale
 from shoal.ppo.observing import Encoder
@@ -57,13 +58,13 @@ def evaluate(
     returns, lengths = [], []
     for number in range(episodes):
         observation, info = env.reset(seed=FIRST_SEED + seed + number)
-        policy.begin(np.ones(1, np.bool_))
+        policy.begin(np.ones(1, np.bool_), ALL)
         total, length, has_ended = 0.0, 0, False
         while not has_ended:
             seen = encoder(_batch(observation))
-            outputs = policy.outputs(seen if scale is None else scale(seen))
+            outputs = policy.outputs(seen if scale is None else scale(seen), ALL)
             mask = info.get("action_mask")
-            masks = None if mask is None else np.asarray(mask).astype(np.bool_).reshape(1, -1)
+            masks = None if mask is None else head.with_a_way_out(np.array(mask, np.bool_).reshape(1, -1))
             action = head.for_envs(head.best(outputs, masks))[0]
             observation, reward, terminated, truncated, info = env.step(action)
             total, length, has_ended = total + float(reward), length + 1, terminated or truncated

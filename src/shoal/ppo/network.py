@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from shoal.envs.compiling import is_compiling
 from shoal.ppo.config import PPOConfig
 from shoal.ppo.heads import Head
 
@@ -33,11 +34,17 @@ class Network(nn.Module):
         if self.memory is not None:
             size = config.recurrent_size
         activation = ACTIVATIONS[config.activation]
+        self.is_tanh = config.activation == "tanh"
         self.policy = perceptron(size, config.hidden_sizes, head.num_outputs, activation, last_gain=0.01)
         self.value = perceptron(size, config.hidden_sizes, 1, activation, last_gain=1.0)
         self.log_deviation = (
             nn.Parameter(torch.full((head.num_outputs,), FIRST_LOG_DEVIATION)) if head.has_deviation else None
         )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is nothing but layers, which :mod:`shoal.ppo.kernels` computes faster than torch."""
+        return self.convolution is None and self.memory is None and is_compiling()
 
     def features(self, observations: torch.Tensor) -> torch.Tensor:
         """What the layers on top are given, but for the memory."""

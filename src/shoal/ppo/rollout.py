@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from shoal.ppo.acting import Policy, TorchPolicy
+from shoal.ppo.halves import ALL, Half, in_halves, together
 from shoal.ppo.heads import Head
 from shoal.ppo.normalising import ObservationScale
 from shoal.ppo.observing import Encoder
@@ -67,6 +68,19 @@ class Rollout:
         return int(np.count_nonzero(self.is_valid))
 
 
+@dataclass
+class Turn:
+    """What a rollout is collected with."""
+
+    rollout: Rollout
+    policy: Policy
+    scale: ObservationScale | None
+    noise: Array = field(default_factory=lambda: np.empty(0))
+    """Random numbers for the actions of one step, of all environments: they do not depend on who acts first."""
+    noise_of: int = -1
+    """Which step."""
+
+
 class Collector:
     """Environments, and where they are."""
 
@@ -74,57 +88,97 @@ class Collector:
         self.envs, self._encoder, self._head, self.random = envs, encoder, head, random
         self.returns, self.lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)
         self.latest: deque[Episode] = deque(maxlen=REMEMBERED_EPISODES)
-        self._masks: Array | None = None
+        self.masks: Array | None = None
+        self._together, self._in_halves = together(envs), in_halves(envs)
 
     def begin(self, seed: int) -> None:
         """Begin an episode in every environment."""
         observations, info = self.envs.reset(seed=seed)
-        self.go_on_from(observations, np.zeros(self.envs.num_envs, np.bool_), np.ones(self.envs.num_envs, np.bool_))
-        self._masks = self._masks_of(info)
+        num_envs = self.envs.num_envs
+        self.go_on_from(self._encoder(observations), np.zeros(num_envs, np.bool_), np.ones(num_envs, np.bool_))
+        self.masks = self._masks_of(info, num_envs)
 
-    def go_on_from(self, observations: Any, is_due: Array, begins: Array) -> None:
-        """Environments are here."""
-        self.observations = self._encoder(observations)
-        self.is_due, self.begins = is_due, begins
+    def go_on_from(self, observations: Array, is_due: Array, begins: Array) -> None:
+        """Environments are here: what they show, whose episode has ended, whose has just begun."""
+        self.observations, self.is_due, self.begins = observations, is_due, begins
 
     def collect(
-        self, policy: Policy, num_steps: int, scale: ObservationScale | None, episodes_wanted: int | None
+        self,
+        policy: Policy,
+        num_steps: int,
+        scale: ObservationScale | None,
+        episodes_wanted: int | None,
+        is_overlapping: bool = False,
     ) -> Rollout:
-        """Act for so many steps; stop when so many episodes are complete."""
-        clock = time.perf_counter
-        if isinstance(policy, TorchPolicy):
-            policy.begin(self.begins)
+        """Act for so many steps; stop when so many episodes are complete.
+
+        The result is the same if the policy acts for one half of the environments while the other half steps.
+        """
+        policy.begin(self.begins, ALL)
         rollout = self._empty(num_steps, policy)
         rollout.observations[0], rollout.begins[0] = self.observations, self.begins
-        step = 0
+        halves = self._in_halves if is_overlapping else self._together
+        turn = Turn(rollout, policy, scale)
+        for half in halves:
+            self._act(turn, 0, half)
         for step in range(num_steps):
-            begin = clock()
-            seen = self.observations if scale is None else scale(self.observations)
-            actions = self._head.draw(policy.outputs(seen), policy.deviation, self.random, self._masks)
-            given = self._head.for_envs(actions)
-            acted = clock()
-            observations, rewards, terminated, truncated, info = self.envs.step(given)
-            stepped = clock()
-            rollout.policy_seconds += acted - begin
-            rollout.environment_seconds += stepped - acted
-            rollout.actions[step], rollout.rewards[step] = actions, rewards
-            rollout.terminated[step], rollout.truncated[step] = terminated, truncated
-            rollout.is_valid[step] = ~self.is_due
-            if rollout.masks is not None and self._masks is not None:
-                rollout.masks[step] = self._masks
-            self._masks = self._masks_of(info)
-            self.go_on_from(observations, terminated | truncated, self.is_due)
-            rollout.observations[step + 1], rollout.begins[step + 1] = self.observations, self.begins
-            policy.begin(self.begins)
-            self._count(rollout, rewards, rollout.is_valid[step], episodes_wanted)
+            # When it could be the last one, nobody goes ahead before it is known what all the others did.
+            may_end = step + 1 == num_steps or (
+                episodes_wanted is not None and len(rollout.episodes) + self.envs.num_envs >= episodes_wanted
+            )
+            is_due = np.empty_like(self.is_due)
+            for half in halves:
+                self._receive(turn, step, half, is_due)
+                if not may_end:
+                    self._act(turn, step + 1, half)
+            self.is_due = is_due
+            self._count(rollout, step, episodes_wanted)
             if episodes_wanted is not None and len(rollout.episodes) >= episodes_wanted:
                 break
+            if may_end and step + 1 < num_steps:
+                for half in halves:
+                    self._act(turn, step + 1, half)
+        self.go_on_from(rollout.observations[step + 1].copy(), self.is_due, rollout.begins[step + 1].copy())
         return _shortened(rollout, step + 1)
 
-    def _count(self, rollout: Rollout, rewards: Array, is_valid: Array, episodes_wanted: int | None) -> None:
+    def _act(self, turn: Turn, step: int, half: Half) -> None:
+        """Let the policy choose, and the environments begin to step."""
+        begin = time.perf_counter()
+        rollout, rows = turn.rollout, half.rows
+        if turn.noise_of != step:
+            turn.noise_of, turn.noise = step, self._head.noise(self.random, self.envs.num_envs)
+        seen = rollout.observations[step, rows]
+        outputs = turn.policy.outputs(seen if turn.scale is None else turn.scale(seen), rows)
+        masks = None if self.masks is None else self.masks[rows]
+        actions = self._head.draw(outputs, turn.policy.deviation, turn.noise[rows], masks)
+        rollout.actions[step, rows] = actions
+        if rollout.masks is not None and masks is not None:
+            rollout.masks[step, rows] = masks
+        given = self._head.for_envs(actions)
+        acted = time.perf_counter()
+        half.step_async(given)
+        rollout.policy_seconds += acted - begin
+        rollout.environment_seconds += time.perf_counter() - acted
+
+    def _receive(self, turn: Turn, step: int, half: Half, is_due: Array) -> None:
+        """Wait for the environments, and note down what they did."""
+        begin = time.perf_counter()
+        rollout, rows = turn.rollout, half.rows
+        observations, rewards, terminated, truncated, info = half.step_wait()
+        rollout.environment_seconds += time.perf_counter() - begin
+        rollout.rewards[step, rows] = rewards
+        rollout.terminated[step, rows], rollout.truncated[step, rows] = terminated, truncated
+        rollout.is_valid[step, rows] = ~self.is_due[rows]
+        rollout.observations[step + 1, rows] = self._encoder(observations)
+        rollout.begins[step + 1, rows] = self.is_due[rows]
+        is_due[rows] = terminated | truncated
+        self._note_masks(turn, self._masks_of(info, len(rewards)), rows)
+        turn.policy.begin(rollout.begins[step + 1, rows], rows)
+
+    def _count(self, rollout: Rollout, step: int, episodes_wanted: int | None) -> None:
         """Add up rewards, and note down which episodes are complete."""
-        self.returns += rewards
-        self.lengths += is_valid
+        self.returns += rollout.rewards[step]
+        self.lengths += rollout.is_valid[step]
         for number in np.flatnonzero(self.is_due).tolist():
             if episodes_wanted is None or len(rollout.episodes) < episodes_wanted:
                 episode = Episode(float(self.returns[number]), int(self.lengths[number]))
@@ -142,24 +196,30 @@ class Collector:
             truncated=np.empty((steps, num_envs), np.bool_),
             is_valid=np.empty((steps, num_envs), np.bool_),
             begins=np.empty((steps + 1, num_envs), np.bool_),
-            masks=None if self._masks is None else np.ones((steps, *self._masks.shape), np.bool_),
+            masks=None if self.masks is None else np.ones((steps, *self.masks.shape), np.bool_),
             first_states=policy.states if isinstance(policy, TorchPolicy) else None,
         )
 
-    def _masks_of(self, info: dict[str, Any]) -> Array | None:
+    def _note_masks(self, turn: Turn, masks: Array | None, rows: slice) -> None:
+        if masks is not None and self.masks is None:
+            self.masks = np.ones((self.envs.num_envs, masks.shape[1]), np.bool_)
+        if self.masks is not None:
+            self.masks[rows] = True if masks is None else masks
+            if turn.rollout.masks is None:  # nobody had said anything until now
+                turn.rollout.masks = np.ones((len(turn.rollout.rewards), *self.masks.shape), np.bool_)
+
+    def _masks_of(self, info: dict[str, Any], num_envs: int) -> Array | None:
         """Which actions are possible, where environments say so in ``info["action_mask"]``."""
         masks = info.get("action_mask")
         if masks is None:
             return None
-        masks = np.asarray(masks).astype(np.bool_).reshape(self.envs.num_envs, -1)
+        masks = np.asarray(masks).astype(np.bool_).reshape(num_envs, -1)
         if masks.shape[1] != self._head.num_outputs:
             raise ConfigurationError(
                 f"info['action_mask'] has {masks.shape[1]} entries for each environment, but there are "
                 f"{self._head.num_outputs} actions to choose from"
             )
-        # Who says nothing is being reset, and whatever it is given is ignored.
-        masks[~masks.any(axis=1)] = True
-        return masks
+        return self._head.with_a_way_out(masks)
 
 
 def _shortened(rollout: Rollout, steps: int) -> Rollout:

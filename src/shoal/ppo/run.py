@@ -76,6 +76,8 @@ def resume(path: Path, *, display: str = "auto", wandb: bool = False, **changes:
 
 def _run(trainer: PPOTrainer, folder: RunFolder, display: str, wandb: bool, notes: list[str]) -> Report:
     config = trainer.config
+    if folder.read_config().get("overlap") != config.overlap:
+        folder.note_setting("overlap", config.overlap)
     checkpoints = Checkpoints(folder.path, keep_last=config.keep_checkpoints)
     goal = replace(trainer.goal, folder=str(folder.path))
     with (
@@ -86,11 +88,14 @@ def _run(trainer: PPOTrainer, folder: RunFolder, display: str, wandb: bool, note
         log.resume_at(trainer.steps)
         for note in notes:
             screen.note(note)
-        report = trainer.last_report
+        report, overlap = trainer.last_report, config.overlap
         while not trainer.is_done and not is_asked.is_set():
             report = trainer.train_episode_vectorized()
             screen.update(report)
             log.write(report.steps, report.metrics())
+            if trainer.config.overlap != overlap:
+                overlap = trainer.config.overlap
+                _note_overlap(folder, overlap, screen)
             if config.eval_every is not None and report.updates % config.eval_every == 0:
                 evaluation = trainer.evaluate()
                 screen.note(f"evaluation after {report.steps:,} steps: {evaluation}")
@@ -106,6 +111,14 @@ def _run(trainer: PPOTrainer, folder: RunFolder, display: str, wandb: bool, note
             report, f"{ending}: shoal train --resume {folder.path} goes on, shoal eval {folder.path} evaluates"
         )
     return report
+
+
+def _note_overlap(folder: RunFolder, is_better: bool | None, screen: Display) -> None:
+    """It is decided once, and kept with the run."""
+    try:
+        folder.note_setting("overlap", is_better)
+    except ShoalError as error:
+        screen.note(f"training goes on, but: {error}")
 
 
 def _save(trainer: PPOTrainer, checkpoints: Checkpoints, screen: Display) -> None:

@@ -21,8 +21,7 @@ VERSION = 1
 def tensors_of(trainer: PPOTrainer) -> dict[str, torch.Tensor]:
     """Weights, the optimiser's moments, and the state of the generator that shuffles."""
     tensors = {f"network.{name}": value for name, value in trainer.network.state_dict().items()}
-    for number, moments in trainer.updater.optimiser.state_dict()["state"].items():
-        tensors |= {f"optimiser.{number}.{name}": value for name, value in moments.items()}
+    tensors |= {f"optimiser.{name}": value for name, value in trainer.updater.learner.tensors().items()}
     tensors["shuffling"] = trainer.updater.shuffling.get_state()
     policy = trainer._policy
     if isinstance(policy, TorchPolicy) and policy.states is not None:
@@ -50,7 +49,7 @@ def state_of(trainer: PPOTrainer) -> dict[str, Any]:
             "observations": collector.observations,
             "is_due": collector.is_due,
             "begins": collector.begins,
-            "masks": collector._masks,
+            "masks": None if collector.masks is None else collector.masks.copy(),
         },
         "environments": _environments_of(trainer),
     }
@@ -61,7 +60,7 @@ def load(trainer: PPOTrainer, tensors: dict[str, torch.Tensor], state: dict[str,
     if state["version"] != VERSION:
         raise ConfigurationError(f"this checkpoint is of version {state['version']}, and this is Shoal's {VERSION}")
     load_network(trainer, tensors, state)
-    _load_optimiser(trainer, tensors)
+    trainer.updater.learner.load(_part(tensors, "optimiser."))
     trainer.updater.shuffling.set_state(tensors["shuffling"])
     collector = trainer.collector
     trainer.updates, trainer.steps, trainer.episodes = state["updates"], state["steps"], state["episodes"]
@@ -78,23 +77,16 @@ def load(trainer: PPOTrainer, tensors: dict[str, torch.Tensor], state: dict[str,
 
 def load_network(trainer: PPOTrainer, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
     """Only what is needed for acting."""
-    weights = {name.removeprefix("network."): value for name, value in tensors.items() if name.startswith("network.")}
     try:
-        trainer.network.load_state_dict(weights)
+        trainer.network.load_state_dict(_part(tensors, "network."))
     except RuntimeError as error:
         raise ConfigurationError(f"this checkpoint is of another network than the config describes: {error}") from None
     if trainer.scale is not None:
         trainer.scale.moments.load(state["scale"])
 
 
-def _load_optimiser(trainer: PPOTrainer, tensors: dict[str, torch.Tensor]) -> None:
-    moments: dict[int, dict[str, torch.Tensor]] = {}
-    for name, value in tensors.items():
-        if name.startswith("optimiser."):
-            _, number, moment = name.split(".")
-            moments.setdefault(int(number), {})[moment] = value
-    optimiser = trainer.updater.optimiser
-    optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
+def _part(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def _environments_of(trainer: PPOTrainer) -> dict[str, Any]:
@@ -124,9 +116,8 @@ def _bring_back(trainer: PPOTrainer, tensors: dict[str, torch.Tensor], state: di
         return f"environments begin new episodes: {error}"
     its_collector = state["collector"]
     collector.returns, collector.lengths = its_collector["returns"], its_collector["lengths"]
-    collector.observations = its_collector["observations"]
-    collector.is_due, collector.begins = its_collector["is_due"], its_collector["begins"]
-    collector._masks = its_collector["masks"]
+    collector.go_on_from(its_collector["observations"], its_collector["is_due"], its_collector["begins"])
+    collector.masks = its_collector["masks"]
     if "memory" in tensors:
         trainer._policy = policy_of(trainer.network, trainer._device)
         assert isinstance(trainer._policy, TorchPolicy)

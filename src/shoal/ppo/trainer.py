@@ -26,8 +26,10 @@ import torch
 
 from shoal.envs.naming import find
 from shoal.ppo.acting import Policy, TorchPolicy, policy_of
+from shoal.ppo.compiled_learner import CompiledLearner
 from shoal.ppo.config import PPOConfig
 from shoal.ppo.evaluating import Evaluation, evaluate
+from shoal.ppo.halves import Trial, can_step_meanwhile
 from shoal.ppo.heads import head_of
 from shoal.ppo.network import Network
 from shoal.ppo.normalising import ObservationScale, RewardScale
@@ -88,6 +90,13 @@ class PPOTrainer:
         self._seconds = 0.0
         self._policy: Policy | None = None
         self._has_begun = False
+        if config.overlap is None and not (
+            isinstance(self.updater.learner, CompiledLearner) and can_step_meanwhile(envs)
+        ):
+            # Torch rounds otherwise for other numbers of rows, so that this must not depend on a measurement.
+            is_slow = self.network.memory is None and (self.encoder.is_image or config.device != "cpu")
+            self.config = config.replaced(overlap=is_slow and envs.num_envs > 1)
+        self._trial = Trial() if self.config.overlap is None else None
 
     # -- training --------------------------------------------------------------------------------------------------------
 
@@ -140,7 +149,14 @@ class PPOTrainer:
         self._policy = policy_of(self.network, self._device)
         if isinstance(self._policy, TorchPolicy):
             self._policy.states = self._states(states)
-        return self.collector.collect(self._policy, num_steps, self.scale, episodes_wanted)
+        is_overlapping = self.config.overlap if self._trial is None else self._trial.is_overlapping
+        rollout = self.collector.collect(self._policy, num_steps, self.scale, episodes_wanted, bool(is_overlapping))
+        if self._trial is not None:
+            seconds = rollout.environment_seconds + rollout.policy_seconds
+            decided = self._trial.take(seconds / len(rollout.rewards))
+            if decided is not None:
+                self.config, self._trial = self.config.replaced(overlap=decided), None
+        return rollout
 
     def _states(self, states: torch.Tensor | None) -> torch.Tensor | None:
         if self.network.memory is None:
@@ -257,13 +273,15 @@ class PPOTrainer:
             env.close()
 
     def close(self) -> None:
-        """Close the environments."""
+        """Close the environments, and end the update's threads."""
+        self.updater.close()
         self.envs.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.updater.close()
         self.envs.__exit__(*error)
 
 

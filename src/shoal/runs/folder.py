@@ -114,6 +114,19 @@ class RunFolder:
             raise StateError(f"{self.path / CONFIG} holds no settings: it should be a mapping")
         return config
 
+    def note_setting(self, name: str, value: Any) -> None:
+        """Write down a setting that was decided later. If that fails, the settings stay as they were."""
+        new = self.path / f".{CONFIG}.new"
+        try:
+            new.unlink(missing_ok=True)
+            write_new(new, _contents({**self.read_config(), name: value}).settings)
+            new.replace(self.path / CONFIG)
+            sync_folder(self.path)
+        except OSError as error:
+            raise StateError(
+                f"{name}: {value} cannot be written into {self.path / CONFIG}: {reason_of(error)}"
+            ) from error
+
     def read_versions(self) -> dict[str, str | None]:
         """What the run was started with: versions of packages, the machine, the command."""
         try:

@@ -1,0 +1,92 @@
+"""Environments all together, or in two halves, of which one can step while the policy acts for the other."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from shoal.vector.parallel_env import ParallelEnv
+from shoal.vector.plan import needs_processes
+
+ALL = slice(None)
+
+
+class Stepping(Protocol):
+    """Something that steps."""
+
+    def step_async(self, actions: Any) -> None:
+        """Begin."""
+
+    def step_wait(self) -> Any:
+        """Wait for it."""
+
+
+class Half(NamedTuple):
+    """Some environments, and which rows are theirs."""
+
+    envs: Stepping
+    rows: slice
+
+    def step_async(self, actions: Any) -> None:
+        """Let them begin to step."""
+        self.envs.step_async(actions)
+
+    def step_wait(self) -> Any:
+        """Wait for them."""
+        return self.envs.step_wait()
+
+
+class WhenWaitedFor:
+    """Environments that step in this process: there is nothing to be gained by beginning early."""
+
+    def __init__(self, envs: ParallelEnv) -> None:
+        self._envs, self._actions = envs, None
+
+    def step_async(self, actions: Any) -> None:
+        """Note down what to do."""
+        self._actions = actions
+
+    def step_wait(self) -> Any:
+        """Do it."""
+        return self._envs.step(self._actions)
+
+
+def together(envs: ParallelEnv) -> tuple[Half, ...]:
+    """All of them at once."""
+    return (Half(envs if can_step_meanwhile(envs) else WhenWaitedFor(envs), ALL),)
+
+
+def in_halves(envs: ParallelEnv) -> tuple[Half, ...]:
+    """Every other one, if there are two."""
+    if envs.num_envs < 2:
+        return together(envs)
+    return tuple(Half(part, slice(number, None, 2)) for number, part in enumerate(envs.split(2)))
+
+
+def can_step_meanwhile(envs: ParallelEnv) -> bool:
+    """Whether they step while this process does something else."""
+    return needs_processes(envs.plan.backend) or envs.plan.backend == "threads"
+
+
+class Trial:
+    """Finds out whether halves are quicker, by collecting a few rollouts in both ways. What is collected is the same."""
+
+    PLAN = (False, False, True, False, True)
+    """The first one is not counted: there, everything is new."""
+    WORTH_IT = 0.97
+
+    def __init__(self) -> None:
+        self._seconds: list[float] = []
+
+    @property
+    def is_overlapping(self) -> bool:
+        """What to try next."""
+        return self.PLAN[len(self._seconds)]
+
+    def take(self, seconds_per_step: float) -> bool | None:
+        """How long it took. Returns what is better, once that is known."""
+        self._seconds.append(seconds_per_step)
+        if len(self._seconds) < len(self.PLAN):
+            return None
+        counted = list(zip(self.PLAN, self._seconds, strict=True))[1:]
+        halves, all_at_once = (min(took for was, took in counted if was is way) for way in (True, False))
+        return halves < self.WORTH_IT * all_at_once

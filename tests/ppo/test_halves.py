@@ -1,0 +1,58 @@
+"""The policy may act for one half of the environments while the other half steps: nothing changes but the time it takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shoal.ppo import PPOTrainer
+from shoal.ppo.halves import Trial
+from tests.ppo.test_trainer import ENVS, curve
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"env": "CartPole-v1", "n_envs": 7, "num_episodes": 40},
+        {"env": f"{ENVS}:Masked", "n_envs": 4, "total_steps": 300, "normalise_observations": True},
+        {"env": f"{ENVS}:Aim", "n_envs": 5, "total_steps": 300},
+        {"env": "CartPole-v1", "n_envs": 1, "total_steps": 100},
+        {"env": "shoal/CartPole-v0", "n_envs": 6, "total_steps": 300},
+    ],
+    ids=lambda settings: f"{settings['env']}-{settings['n_envs']}",
+)
+def test_halves_learn_the_same(settings: dict[str, Any]) -> None:
+    basic: dict[str, Any] = {"seed": 5, "rollout_steps": 16, **settings}
+    expected = curve(backend="serial", overlap=False, **basic)
+    assert curve(backend="serial", overlap=True, **basic) == expected
+    assert curve(backend="shm", num_workers=2, overlap=True, **basic) == expected
+
+
+def test_a_memory_in_halves_is_the_same_on_every_backend() -> None:
+    settings: dict[str, Any] = {
+        "env": f"{ENVS}:Recall", "n_envs": 6, "total_steps": 200, "rollout_steps": 8, "recurrent_size": 8, "overlap": True,
+    }  # fmt: skip
+    assert curve(backend="serial", **settings) == curve(backend="pipes", num_workers=2, **settings)
+
+
+def test_it_is_decided_once_by_what_is_quicker() -> None:
+    for seconds, expected in (([9.0, 1.0, 0.5, 1.0, 0.5], True), ([9.0, 1.0, 0.99, 1.0, 1.2], False)):
+        trial, tried, decided = Trial(), [], None
+        for took in seconds:
+            assert decided is None
+            tried.append(trial.is_overlapping)
+            decided = trial.take(took)
+        assert tried == [False, False, True, False, True]
+        assert decided is expected
+
+
+@pytest.mark.parametrize(
+    ("env", "settings", "expected"),
+    [("CartPole-v1", {}, False), (f"{ENVS}:Spot", {}, True), (f"{ENVS}:Recall", {"recurrent_size": 4}, False)],
+)
+def test_where_results_would_depend_on_it_nothing_is_measured(
+    env: str, settings: dict[str, Any], expected: bool
+) -> None:
+    with PPOTrainer(env=env, n_envs=2, total_steps=2, backend="serial", **settings) as trainer:
+        assert trainer.config.overlap is expected
