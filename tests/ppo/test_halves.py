@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import shoal
 from shoal.ppo import PPOTrainer
 from shoal.ppo.halves import Trial
 from tests.ppo.test_trainer import ENVS, curve
@@ -37,22 +38,39 @@ def test_a_memory_in_halves_is_the_same_on_every_backend() -> None:
 
 
 def test_it_is_decided_once_by_what_is_quicker() -> None:
-    for seconds, expected in (([9.0, 1.0, 0.5, 1.0, 0.5], True), ([9.0, 1.0, 0.99, 1.0, 1.2], False)):
-        trial, tried, decided = Trial(), [], None
-        for took in seconds:
-            assert decided is None
-            tried.append(trial.is_overlapping)
-            decided = trial.take(took)
-        assert tried == [False, False, True, False, True]
-        assert decided is expected
+    with shoal.make("CartPole-v1", 2, backend="threads") as envs:
+        for seconds, expected in (([9.0, 1.0, 0.5, 1.0, 0.5], True), ([9.0, 1.0, 0.99, 1.0, 1.2], False)):
+            trial, tried, decided = Trial(), [], None
+            for took in seconds:
+                assert decided is None
+                tried.append(trial.is_overlapping)
+                decided = trial.take(envs, took)
+            assert tried == [False, False, True, False, True]
+            assert decided is expected
+
+
+def test_nothing_is_tried_in_a_single_process_or_before_it_is_known_where_environments_run() -> None:
+    with shoal.make("CartPole-v1", 2, backend="auto") as envs:
+        trial = Trial()
+        for _ in range(10):
+            assert trial.take(envs, 1.0) is None
+            assert not trial.is_overlapping
+        envs.reset(seed=0)
+        while trial.take(envs, 1.0) is None:
+            envs.step([0, 1])
+        assert trial.take(envs, 1.0) is False
 
 
 @pytest.mark.parametrize(
     ("env", "settings", "expected"),
-    [("CartPole-v1", {}, False), (f"{ENVS}:Spot", {}, True), (f"{ENVS}:Recall", {"recurrent_size": 4}, False)],
+    [
+        ("CartPole-v1", {"n_envs": 1}, False),
+        (f"{ENVS}:Spot", {}, True),
+        (f"{ENVS}:Recall", {"recurrent_size": 4}, False),
+    ],
 )
 def test_where_results_would_depend_on_it_nothing_is_measured(
     env: str, settings: dict[str, Any], expected: bool
 ) -> None:
-    with PPOTrainer(env=env, n_envs=2, total_steps=2, backend="serial", **settings) as trainer:
+    with PPOTrainer(**{"env": env, "n_envs": 2, "total_steps": 2, "backend": "serial", **settings}) as trainer:
         assert trainer.config.overlap is expected

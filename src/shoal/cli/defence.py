@@ -26,7 +26,8 @@ def defend(console: Console, steps: int, seed: int, root: Path) -> None:
     missing = [name for name in ("torch", "safetensors", "numba") if importlib.util.find_spec(name) is None]
     if missing:
         console.print(
-            f"The second part trains a policy, for which {', '.join(missing)} is missing: pip install 'shoal[train,native]'\n"
+            f"The second part trains a policy, for which {', '.join(missing)} is missing: pip install 'shoal[train]'\n",
+            markup=False,
         )
         return
     from shoal.ppo.config import PPOConfig

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import gymnasium
 from rich.console import Console
+from rich.text import Text
 from tyro.extras import SubcommandApp
 
 from shoal import ShoalError, __version__
@@ -37,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         exit_code = app.cli(args=given or ["--help"], prog="shoal", description=description)
     except (ShoalError, gymnasium.error.Error) as error:
-        Console(stderr=True).print(f"[red]error:[/red] {error}", highlight=False, soft_wrap=True)
+        # As text and not as markup, which would take [train] for a style.
+        Console(stderr=True, highlight=False).print(Text.assemble(("error:", "red"), f" {error}"), soft_wrap=True)
         return 1
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped")

@@ -40,6 +40,7 @@ def train(
     resume: Path | None = None,
     display: Literal["auto", "rich", "plain", "none"] = "auto",
     wandb: bool = False,
+    record_video: bool = False,
     dry_run: bool = False,
 ) -> int:
     """Train a policy with PPO. Ctrl-C stops and saves; `--resume FOLDER` goes on as if nothing had happened.
@@ -54,6 +55,7 @@ def train(
         resume: the folder of a run to go on with.
         display: how to show progress; a terminal gets a live display, a log plain lines.
         wandb: also send metrics to Weights & Biases.
+        record_video: film an episode at the end, and after every evaluation, into the run's folder.
         dry_run: only print the settings that would be used.
     """
     given = {name: value for name, value in dataclasses.asdict(settings).items() if value is not None}
@@ -64,7 +66,7 @@ def train(
         if dry_run:
             Console().print((resume / "config.yaml").read_text(), highlight=False)
             return 0
-        go_on(resume, display=display, wandb=wandb, **given)
+        go_on(resume, display=display, wandb=wandb, record_video=record_video, **given)
         return 0
     chosen = settings_of(given, config, env_kwargs)
     if dry_run:
@@ -72,7 +74,7 @@ def train(
 
         Console().print(yaml.safe_dump(resolved(chosen).model_dump(mode="json"), sort_keys=False), highlight=False)
         return 0
-    begin(chosen, checkpoint_dir=checkpoint_dir, display=display, wandb=wandb)
+    begin(chosen, checkpoint_dir=checkpoint_dir, display=display, wandb=wandb, record_video=record_video)
     return 0
 
 
@@ -98,6 +100,7 @@ def evaluate(
     episodes: int = 100,
     seed: int = 0,
     checkpoint: Literal["last", "best"] = "best",
+    record_video: bool = False,
 ) -> int:
     """Evaluate a trained policy: on a single environment, with its most likely actions, on seeds of its own.
 
@@ -106,9 +109,11 @@ def evaluate(
         episodes: how many to play.
         seed: another one plays other episodes.
         checkpoint: which one of the run.
+        record_video: film the first of these episodes, into the run's folder.
     """
     from shoal.ppo.saving import load_network
     from shoal.ppo.trainer import PPOTrainer
+    from shoal.ppo.video import check_that_it_can_be_filmed
     from shoal.runs import Checkpoints, RunFolder
 
     if episodes < 1:
@@ -116,8 +121,14 @@ def evaluate(
     run = RunFolder.open(folder)
     tensors, state, step = Checkpoints(run.path).load(checkpoint)
     settings = PPOConfig.of({**read_config(run.path / "config.yaml"), "n_envs": 1, "backend": "serial"})
+    if record_video:
+        check_that_it_can_be_filmed(settings)
     with PPOTrainer(settings) as trainer:
         load_network(trainer, tensors, state)
         result = trainer.evaluate(episodes, seed)
-    Console().print(f"{settings.env} after {step:,} steps: return {result}", highlight=False)
+        Console().print(f"{settings.env} after {step:,} steps: return {result}", highlight=False)
+        if record_video:
+            film = run.path / "videos" / f"step-{step}.mp4"
+            trainer.record(film, seed)
+            Console().print(f"filmed the first of them: {film}", highlight=False)
     return 0

@@ -52,13 +52,15 @@ def evaluate(
     scale: ObservationScale | None,
     episodes: int,
     seed: int,
-    on_step: Callable[[], None] | None = None,
+    look: Callable[[], None] | None = None,
 ) -> Evaluation:
-    """Play so many episodes, each with a seed of its own."""
+    """Play so many episodes, each with a seed of its own. ``look`` is called whenever there is something new to be seen."""
     returns, lengths = [], []
     for number in range(episodes):
         observation, info = env.reset(seed=FIRST_SEED + seed + number)
         policy.begin(np.ones(1, np.bool_), ALL)
+        if look is not None:
+            look()
         total, length, has_ended = 0.0, 0, False
         while not has_ended:
             seen = encoder(_batch(observation))
@@ -68,8 +70,8 @@ def evaluate(
             action = head.for_envs(head.best(outputs, masks))[0]
             observation, reward, terminated, truncated, info = env.step(action)
             total, length, has_ended = total + float(reward), length + 1, terminated or truncated
-            if on_step is not None:
-                on_step()
+            if look is not None:
+                look()
         returns.append(total)
         lengths.append(length)
     return Evaluation(tuple(returns), tuple(lengths))

@@ -7,6 +7,7 @@
         metrics.jsonl                  a line for every update
         checkpoints/                   the last ones and the best, to go on from
         curve.png                      what it learned
+        videos/                        what it does, if asked for
 
 Ctrl-C stops after the update that is being made, and saves; a second one stops at once. What cannot be written (a full disk, a
 broken logger) is said, and training goes on.
@@ -28,6 +29,7 @@ from shoal.ppo.display import Display, open_display
 from shoal.ppo.report import Report
 from shoal.ppo.saving import load, state_of, tensors_of
 from shoal.ppo.trainer import PPOTrainer, resolved
+from shoal.ppo.video import check_that_it_can_be_filmed
 from shoal.runs import CheckpointNotSaved, Checkpoints, MetricsLog, RunFolder, draw_learning_curve, read_metrics
 from shoal.vector.errors import ConfigurationError, ShoalError
 
@@ -43,9 +45,12 @@ def train(
     checkpoint_dir: Path | None = None,
     display: str = "auto",
     wandb: bool = False,
+    record_video: bool = False,
 ) -> Report:
     """Train from the beginning."""
     config = resolved(config)
+    if record_video:
+        check_that_it_can_be_filmed(config)
     settings = config.model_dump(mode="json")
     folder = (
         RunFolder.create(root, config.env, "ppo", config.seed, settings)
@@ -53,10 +58,12 @@ def train(
         else RunFolder.create_at(checkpoint_dir, settings)
     )
     with PPOTrainer(config) as trainer:
-        return _run(trainer, folder, display, wandb, [])
+        return _run(trainer, folder, display, wandb, record_video, [])
 
 
-def resume(path: Path, *, display: str = "auto", wandb: bool = False, **changes: Any) -> Report:
+def resume(
+    path: Path, *, display: str = "auto", wandb: bool = False, record_video: bool = False, **changes: Any
+) -> Report:
     """Go on with a run from its last checkpoint, as if it had never been interrupted."""
     folder = RunFolder.open(path)
     fixed = [name for name in changes if name not in CHANGEABLE]
@@ -66,15 +73,19 @@ def resume(path: Path, *, display: str = "auto", wandb: bool = False, **changes:
             f"what can be: {', '.join(CHANGEABLE)}"
         )
     config = PPOConfig.of({**read_config(folder.path / "config.yaml"), **changes})
+    if record_video:
+        check_that_it_can_be_filmed(config)
     tensors, state, step = Checkpoints(folder.path).load("last")
     with PPOTrainer(config) as trainer:
         notes = [f"resumed at step {step:,}"]
         if problem := load(trainer, tensors, state):
             notes.append(problem)
-        return _run(trainer, folder, display, wandb, notes)
+        return _run(trainer, folder, display, wandb, record_video, notes)
 
 
-def _run(trainer: PPOTrainer, folder: RunFolder, display: str, wandb: bool, notes: list[str]) -> Report:
+def _run(
+    trainer: PPOTrainer, folder: RunFolder, display: str, wandb: bool, record_video: bool, notes: list[str]
+) -> Report:
     config = trainer.config
     if folder.read_config().get("overlap") != config.overlap:
         folder.note_setting("overlap", config.overlap)
@@ -100,12 +111,16 @@ def _run(trainer: PPOTrainer, folder: RunFolder, display: str, wandb: bool, note
                 evaluation = trainer.evaluate()
                 screen.note(f"evaluation after {report.steps:,} steps: {evaluation}")
                 log.write(report.steps, {"charts/eval_return": evaluation.mean})
+                if record_video:
+                    _film(trainer, folder, screen)
             if report.updates % config.checkpoint_every == 0:
                 _save(trainer, checkpoints, screen)
         if report is None:
             raise ShoalError(f"the run in {folder.path} has reached its goal already: give it more with --total-steps")
         _save(trainer, checkpoints, screen)
         _draw(folder.path, config.env)
+        if record_video:
+            _film(trainer, folder, screen)
         ending = "stopped and saved" if is_asked.is_set() else "done"
         screen.finish(
             report, f"{ending}: shoal train --resume {folder.path} goes on, shoal eval {folder.path} evaluates"
@@ -128,6 +143,16 @@ def _save(trainer: PPOTrainer, checkpoints: Checkpoints, screen: Display) -> Non
         checkpoints.save(trainer.steps, tensors_of(trainer), state_of(trainer), score)
     except CheckpointNotSaved as error:
         screen.note(f"training goes on, but: {error}")
+
+
+def _film(trainer: PPOTrainer, folder: RunFolder, screen: Display) -> None:
+    path = folder.path / "videos" / f"step-{trainer.steps}.mp4"
+    try:
+        evaluation = trainer.record(path)
+    except (ShoalError, OSError) as error:
+        screen.note(f"there is no film: {error}")
+    else:
+        screen.note(f"filmed an episode with return {evaluation.mean:.2f}: {path}")
 
 
 def _draw(folder: Path, title: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import gymnasium
 import tyro
 from rich.console import Console
+from rich.text import Text
 
 from shoal.ppo.command import train
 from shoal.vector.errors import ShoalError
@@ -18,7 +19,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return tyro.cli(train, args=arguments, prog="python -m shoal.ppo.train")
     except (ShoalError, gymnasium.error.Error) as error:
-        Console(stderr=True).print(f"[red]error:[/red] {error}", highlight=False, soft_wrap=True)
+        # As text and not as markup, which would take [train] for a style.
+        Console(stderr=True, highlight=False).print(Text.assemble(("error:", "red"), f" {error}"), soft_wrap=True)
         return 1
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped")

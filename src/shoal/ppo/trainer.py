@@ -19,8 +19,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Self
 
+import gymnasium
 import numpy as np
 import torch
 
@@ -29,7 +31,7 @@ from shoal.ppo.acting import Policy, TorchPolicy, policy_of
 from shoal.ppo.compiled_learner import CompiledLearner
 from shoal.ppo.config import PPOConfig
 from shoal.ppo.evaluating import Evaluation, evaluate
-from shoal.ppo.halves import Trial, can_step_meanwhile
+from shoal.ppo.halves import Trial
 from shoal.ppo.heads import head_of
 from shoal.ppo.network import Network
 from shoal.ppo.normalising import ObservationScale, RewardScale
@@ -37,6 +39,7 @@ from shoal.ppo.observing import Encoder
 from shoal.ppo.report import Goal, Report
 from shoal.ppo.rollout import Collector, Episode, Rollout
 from shoal.ppo.updating import Updater
+from shoal.ppo.video import env_with_pictures, filming
 from shoal.vector.batched import rows_maker
 from shoal.vector.cpus import usable_cpus
 from shoal.vector.errors import ConfigurationError, StateError
@@ -90,9 +93,7 @@ class PPOTrainer:
         self._seconds = 0.0
         self._policy: Policy | None = None
         self._has_begun = False
-        if config.overlap is None and not (
-            isinstance(self.updater.learner, CompiledLearner) and can_step_meanwhile(envs)
-        ):
+        if config.overlap is None and (envs.num_envs == 1 or not isinstance(self.updater.learner, CompiledLearner)):
             # Torch rounds otherwise for other numbers of rows, so that this must not depend on a measurement.
             is_slow = self.network.memory is None and (self.encoder.is_image or config.device != "cpu")
             self.config = config.replaced(overlap=is_slow and envs.num_envs > 1)
@@ -153,7 +154,7 @@ class PPOTrainer:
         rollout = self.collector.collect(self._policy, num_steps, self.scale, episodes_wanted, bool(is_overlapping))
         if self._trial is not None:
             seconds = rollout.environment_seconds + rollout.policy_seconds
-            decided = self._trial.take(seconds / len(rollout.rewards))
+            decided = self._trial.take(self.envs, seconds / len(rollout.rewards))
             if decided is not None:
                 self.config, self._trial = self.config.replaced(overlap=decided), None
         return rollout
@@ -254,21 +255,24 @@ class PPOTrainer:
 
     def evaluate(self, episodes: int | None = None, seed: int | None = None) -> Evaluation:
         """Play some episodes in a single environment, with the most likely actions."""
-        factories, _ = factories_of(find(self.config.env), 1, dict(self.config.env_kwargs))
-        env = factories[0]()
+        (factory,), _ = factories_of(find(self.config.env), 1, dict(self.config.env_kwargs))
+        return self._play(factory(), episodes or self.config.eval_episodes, seed)
+
+    def record(self, path: Path, seed: int | None = None) -> Evaluation:
+        """Film the first episode of an evaluation."""
+        env = env_with_pictures(self.config)
+        with filming(env, path) as look:
+            return self._play(env, 1, seed, look)
+
+    def _play(
+        self, env: gymnasium.Env[Any, Any], episodes: int, seed: int | None, look: Callable[[], None] | None = None
+    ) -> Evaluation:
+        policy = policy_of(self.network, self._device)
+        if isinstance(policy, TorchPolicy) and self.network.memory is not None:
+            policy.states = torch.zeros(1, self.network.memory.hidden_size, device=self._device)
+        its_seed = self.config.seed if seed is None else seed
         try:
-            policy = policy_of(self.network, self._device)
-            if isinstance(policy, TorchPolicy) and self.network.memory is not None:
-                policy.states = torch.zeros(1, self.network.memory.hidden_size, device=self._device)
-            return evaluate(
-                env,
-                policy,
-                self.encoder,
-                self.head,
-                self.scale,
-                self.config.eval_episodes if episodes is None else episodes,
-                self.config.seed if seed is None else seed,
-            )
+            return evaluate(env, policy, self.encoder, self.head, self.scale, episodes, its_seed, look)
         finally:
             env.close()
 

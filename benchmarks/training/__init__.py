@@ -1,0 +1,1 @@
+"""How fast is the whole of training: environments, policy and update?"""

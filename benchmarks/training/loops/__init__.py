@@ -1,0 +1,1 @@
+"""Training loops: Shoal's, and those that people use today."""
