@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import gymnasium
@@ -121,3 +122,10 @@ class Several(gymnasium.Env[Any, Any]):
             "right": self.np_random.integers(0, 2, 2, dtype=np.int8),
         }
         return self._shown
+
+
+class Stubborn(Aim):
+    """Cannot be pickled."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()

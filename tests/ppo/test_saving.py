@@ -24,6 +24,9 @@ CASES: list[dict[str, Any]] = [
     {"env": "shoal/Cage2-v0", "backend": "serial", "env_kwargs": {"max_steps": 30}},
     {"env": "tests.ppo.envs:Recall", "backend": "shm", "num_workers": 2, "recurrent_size": 8},
     {"env": "tests.ppo.envs:Masked", "backend": "shm", "num_workers": 2},
+    {"env": "CartPole-v1", "backend": "serial"},
+    {"env": "tests.ppo.envs:Aim", "backend": "threads", "num_workers": 2},
+    {"env": "CartPole-v1", "backend": "auto"},
 ]
 
 
@@ -48,14 +51,14 @@ def test_it_goes_on_bit_by_bit(case: dict[str, Any]) -> None:
 
 
 def test_where_environments_cannot_be_saved_that_is_said() -> None:
-    settings = {**BASIC, "env": "CartPole-v1", "backend": "serial"}
+    settings = {**BASIC, "env": "tests.ppo.envs:Stubborn", "backend": "serial"}
     with PPOTrainer(**settings) as trainer:
         rest(trainer, 2)
         tensors, state = tensors_of(trainer), state_of(trainer)
     with PPOTrainer(**settings) as trainer:
         sentence = load(trainer, tensors, state)
         assert sentence is not None
-        assert sentence.startswith("environments begin new episodes: ")
+        assert sentence.startswith("environments begin new episodes: state_dict() pickles environments")
         assert trainer.updates == 2
         rest(trainer, 1)
 

@@ -6,6 +6,7 @@ import functools
 import os
 import pickle
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -167,11 +168,47 @@ def test_a_branch_is_restored_when_its_worker_dies(process_backend: str) -> None
         assert envs.stats.restarts == 1
 
 
-def test_who_writes_nothing_down_says_so() -> None:
-    with ParallelEnv([CountingEnv] * 2, backend="serial") as envs:
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP], ids=lambda mode: mode.value)
+@pytest.mark.parametrize(
+    ("saving", "loading"),
+    [("serial", "serial"), ("threads", "serial"), ("shm", "pipes"), ("serial", "shm")],
+)
+def test_without_a_journal_environments_are_pickled(saving: str, loading: str, mode: AutoresetMode) -> None:
+    def unjournaled(backend: str) -> ParallelEnv:
+        workers: dict[str, Any] = {} if backend == "serial" else {"num_workers": 2}
+        if backend in ("pipes", "shm"):
+            workers["start_method"] = "fork"
+        return ParallelEnv([WalkingEnv] * 5, backend=backend, autoreset_mode=mode, on_fault="raise", **workers)
+
+    with unjournaled(saving) as envs:
+        envs.reset(seed=3)
+        last = go_on(envs, 23)[-1]
+        saved = pickle.dumps(envs.state_dict())
+        expected = go_on(envs, 20, 20)
+        envs.fork(1, [0, 4])
+        branched = envs.step([1] * 5)
+        assert np.array_equal(branched[0][0], branched[0][1])
+        assert np.array_equal(branched[0][4], branched[0][1])
+    with unjournaled(loading) as others:
+        observation = others.load_state_dict(pickle.loads(saved))
+        assert np.array_equal(observation, last[0])
+        assert not difference(go_on(others, 20, 20), expected)
+
+
+class Unpicklable(WalkingEnv):
+    """Holds something that cannot be written down."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+def test_who_cannot_be_saved_says_so() -> None:
+    with ParallelEnv([Unpicklable] * 2, backend="serial") as envs:
         envs.reset(seed=0)
         with pytest.raises(
-            shoal.StateError, match=r'state_dict\(\) needs to know .*: make them with on_fault="restore"'
+            shoal.StateError,
+            match=r"state_dict\(\) pickles environments .* cannot be pickled: .*lock.*on_fault=\"restore\"",
         ):
             envs.state_dict()
     with ParallelEnv([CountingEnv] * 2, backend="shm", start_method="fork", replayable=False) as envs:

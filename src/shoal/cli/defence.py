@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shoal.cyber import removing, restoring, sleeping
+from shoal.ppo.needs import missing_for_training
 from shoal.vector.making import make
 
 ENV, RED, LENGTH = "shoal/Cage2-v0", "B_line", 30
@@ -23,8 +23,7 @@ SIMPLE = {
 
 def defend(console: Console, steps: int, seed: int, root: Path) -> None:
     """Train, evaluate, compare, and say where to go next."""
-    missing = [name for name in ("torch", "safetensors", "numba") if importlib.util.find_spec(name) is None]
-    if missing:
+    if missing := missing_for_training():
         console.print(
             f"The second part trains a policy, for which {', '.join(missing)} is missing: pip install 'shoal[train]'\n",
             markup=False,

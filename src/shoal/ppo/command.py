@@ -11,6 +11,7 @@ import yaml
 from rich.console import Console
 
 from shoal.ppo.config import PPOConfig, read_config
+from shoal.ppo.needs import check_that_training_is_installed
 from shoal.ppo.presets import preset_of
 from shoal.vector.errors import ConfigurationError
 
@@ -58,6 +59,7 @@ def train(
         record_video: film an episode at the end, and after every evaluation, into the run's folder.
         dry_run: only print the settings that would be used.
     """
+    check_that_training_is_installed()
     given = {name: value for name, value in dataclasses.asdict(settings).items() if value is not None}
     from shoal.ppo.run import resume as go_on
     from shoal.ppo.run import train as begin
@@ -111,6 +113,7 @@ def evaluate(
         checkpoint: which one of the run.
         record_video: film the first of these episodes, into the run's folder.
     """
+    check_that_training_is_installed()
     from shoal.ppo.saving import load_network
     from shoal.ppo.trainer import PPOTrainer
     from shoal.ppo.video import check_that_it_can_be_filmed

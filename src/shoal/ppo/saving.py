@@ -1,7 +1,8 @@
 """Everything that decides how training goes on, as tensors and plain values, and back.
 
-Environments are saved where that is possible: those of a world by their state, others by their journal, with which they are
-brought back by doing everything again. Where neither works, training goes on with new episodes, and says so.
+Environments are saved where that is possible: those of a world by their state, those in workers by their journal, with which
+they are brought back by doing everything again, others by pickling them. Where none of it works, training goes on with new
+episodes, and says so.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def _environments_of(trainer: PPOTrainer) -> dict[str, Any]:
     if _are_rows(trainer):
         return {"kind": "rows", "states": list(envs.call("get_state"))}
     try:
-        return {"kind": "journal", "journal": envs.state_dict()}
+        return {"kind": "state", "state": envs.state_dict()}
     except ShoalError as error:
         return {"kind": "new", "reason": str(error)}
 
@@ -107,8 +108,8 @@ def _bring_back(trainer: PPOTrainer, tensors: dict[str, torch.Tensor], state: di
         if saved["kind"] == "rows" and _are_rows(trainer):
             for number, its in enumerate(saved["states"]):
                 envs.call_on([number], "set_state", its)
-        elif saved["kind"] == "journal":
-            envs.load_state_dict(saved["journal"])
+        elif saved["kind"] == "state":
+            envs.load_state_dict(saved["state"])
         else:
             return f"environments begin new episodes: {reason or 'they are of another kind than those that were saved'}"
     except ShoalError as error:

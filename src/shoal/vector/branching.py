@@ -1,7 +1,7 @@
 """Saving where all environments are, going on from there in another process, and branching one environment into several.
 
 All three stand on the journal: what brings back an environment whose worker has died also brings another one to where it
-was.
+was. Where there is no journal (in the caller's process, where no worker can die), environments are pickled instead.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import cloudpickle
 
 from shoal.vector.errors import ConfigurationError, StateError
 from shoal.vector.first_ready import FirstReady
+from shoal.vector.messages import Op, Replay, renumbered
 from shoal.vector.observations import ObservationReader
-from shoal.vector.starts import Past
-from shoal.vector.supervisor import Supervisor
+from shoal.vector.starts import Past, Start
+from shoal.vector.supervisor import Supervisor, check_followed
 from shoal.vector.tasks import rows_of
 
 VERSION = 1
@@ -34,7 +35,7 @@ class Branching(FirstReady):
         :meth:`load_state_dict` of environments made in the same way, in this process or another, on any backend and with any
         number of workers, goes on from there. It holds pickled data: load only what you trust.
         """
-        supervisor = self._journaled("state_dict")
+        pasts = self._pasts("state_dict")
         arena = self._pool.arena
         return {
             "version": VERSION,
@@ -43,7 +44,7 @@ class Branching(FirstReady):
             "results": [array.copy() for array in arena.results],
             "loose": cloudpickle.dumps(self._observations.loose_values()),
             "is_ready": self._is_ready.tolist(),
-            "history": cloudpickle.dumps({row: supervisor.past_of(row) for row in range(self.num_envs)}),
+            "history": cloudpickle.dumps(pasts),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> Any:
@@ -54,8 +55,7 @@ class Branching(FirstReady):
         """
         supervisor = self._journaled("load_state_dict")
         self._check_fits(state)
-        pasts: dict[int, Past] = pickle.loads(state["history"])
-        supervisor.follow(pasts)
+        self._follow(supervisor, pickle.loads(state["history"]))
         for target, source in zip(self._pool.arena.results, state["results"], strict=True):
             target[:] = source
         self._observations.update(pickle.loads(state["loose"]))
@@ -72,25 +72,52 @@ class Branching(FirstReady):
         (source,) = rows_of([env_id], self.num_envs, "env_id")
         rows = [row for row in rows_of(to_ids, self.num_envs, "to_ids") if row != source]
         self._check_ready([source])
-        past = supervisor.past_of(source)
-        supervisor.follow(dict.fromkeys(rows, past))
+        past = self._pasts("fork")[source] if supervisor is None else supervisor.past_of(source)
+        self._follow(supervisor, dict.fromkeys(rows, past))
         for array in self._pool.arena.results:
             array[rows] = array[source]
         loose = [(number, value) for row, number, value in self._observations.loose_values() if row == source]
         self._observations.update([(row, number, value) for row in rows for number, value in loose])
         self._begin_episodes(rows)
 
-    def _journaled(self, name: str) -> Supervisor:
+    def _journaled(self, name: str) -> Supervisor | None:
+        """Who keeps the journal, if anybody does."""
         self._check_idle(name)
         backend = self._pool.backend
         if not isinstance(backend, Supervisor) or backend.journal is None:
-            raise StateError(
-                f'{name}() needs to know what the environments have done: make them with on_fault="restore". '
-                f'(backend="{self.plan.backend}" was made with on_fault="{self.on_fault}", which writes nothing down.)'
-            )
+            return None
         if reason := backend.why_not_restorable():
             raise StateError(f"{name}() is not possible: {reason}")
         return backend
+
+    def _pasts(self, name: str) -> dict[int, Past]:
+        """How every environment got to where it is, or where that is."""
+        supervisor = self._journaled(name)
+        if supervisor is not None:
+            return {row: supervisor.past_of(row) for row in range(self.num_envs)}
+        captured = dict(self._pool.perform(Op.CAPTURE, None).values)
+        pasts: dict[int, Past] = {}
+        for rows in self._pool.rows:
+            base = captured[rows.start]
+            if not isinstance(base, bytes):
+                raise StateError(
+                    f"{name}() pickles environments for which no journal is kept, and these cannot be pickled: {base}. "
+                    'What to do: make them with on_fault="restore", which keeps one.'
+                )
+            pasts |= {row: Past(Replay([], {}, base), None, row, row - rows.start) for row in rows}
+        return pasts
+
+    def _follow(self, supervisor: Supervisor | None, pasts: Mapping[int, Past]) -> None:
+        """Bring environments to where these have been."""
+        if supervisor is not None:
+            supervisor.follow(pasts)
+            return
+        starts = {row: Start(0, past=past._replace(replay=renumbered(past.replay, row))) for row, past in pasts.items()}
+        replays = {
+            worker: Replay([], {row: starts[row] for row in rows if row in starts})
+            for worker, rows in enumerate(self._pool.rows)
+        }
+        check_followed(self._pool.perform(Op.RESTORE, replays))
 
     def _check_fits(self, state: Mapping[str, Any]) -> None:
         if not isinstance(state, Mapping) or "history" not in state:

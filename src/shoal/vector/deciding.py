@@ -116,7 +116,7 @@ class Deciding(Branching):
     def _is_undecided(self) -> bool:
         return self._trial is not None
 
-    def _journaled(self, name: str) -> Supervisor:
+    def _journaled(self, name: str) -> Supervisor | None:
         if self._trial is not None:
             # Who saves or branches environments now will want to do so later, too.
             self._asked = replace(self._asked, on_fault="restore")
@@ -147,11 +147,12 @@ class Deciding(Branching):
         results, loose = [array.copy() for array in old.arena.results], self._observations.loose_values()
         try:
             supervisor = super()._journaled("move")
+            assert supervisor is not None  # a trial is journaled
             pasts = {row: supervisor.past_of(row) for row in range(self.num_envs)}
             self._start(self.env_fns, replace(engine, on_fault="restore"))
             self._furnish()
             self.closed = False
-            super()._journaled("move").follow(pasts)
+            self._follow(super()._journaled("move"), pasts)
         except BaseException as error:
             if self._pool is not old:
                 self._pool.close(1.0, quietly=True)

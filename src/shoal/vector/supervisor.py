@@ -575,12 +575,7 @@ class Supervisor:
             ward = self._wards[worker]
             its = {row: start for row, start in starts.items() if self._worker_of[row] == worker}
             if ward.phase is Phase.WELL:
-                outcome = self._asked(worker, Op.RESTORE, Replay([], its))
-                if outcome is not None and outcome.values:
-                    raise ReplayDiverged(
-                        f"{outcome.values[0][1]} gave another result than the environment it should follow.\n"
-                        "  Likely cause: it is not deterministic, or is not made like the other one."
-                    )
+                check_followed(self._asked(worker, Op.RESTORE, Replay([], its)))
         self._settle()
 
     def _settle(self) -> None:
@@ -686,3 +681,12 @@ class Supervisor:
 
 def _except(rows: Sequence[int]) -> str:
     return f", except the episode of environment {rows[0]}, which ends" if rows else " to where they were"
+
+
+def check_followed(outcome: Outcome | None) -> None:
+    """Refuse environments that came to something else than those they should follow."""
+    if outcome is not None and outcome.values:
+        raise ReplayDiverged(
+            f"{outcome.values[0][1]} gave another result than the environment it should follow.\n"
+            "  Likely cause: it is not deterministic, or is not made like the other one."
+        )
