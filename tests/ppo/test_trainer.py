@@ -67,7 +67,7 @@ def test_cartpole_is_solved(env: str, seed: int) -> None:
                 "minibatches": 2,
             },
         ),
-        ("Spot", 8_000, 9.5, {"learning_rate": 1e-3}),
+        ("Spot", 4_000, 9.5, {"learning_rate": 2e-3}),
         ("Masked", 20_000, 9.0, {"learning_rate": 3e-3}),
         ("Several", 30_000, 19.0, {"learning_rate": 3e-3}),
     ],

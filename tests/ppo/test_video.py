@@ -17,6 +17,7 @@ import shoal
 from shoal.cli.main import main
 from shoal.ppo import PPOTrainer
 from shoal.runs import read_metrics
+from tests.ppo.test_needs import without
 from tests.ppo.test_run import fonts, here
 
 __all__ = ["fonts", "here"]
@@ -80,7 +81,7 @@ def test_what_cannot_be_filmed_is_said_before_training(
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", without("imageio_ffmpeg"))
     assert main([*TRAIN, "--record-video"]) == 1
     assert "--record-video needs imageio-ffmpeg: pip install 'shoal[video]'" in capsys.readouterr().err
 

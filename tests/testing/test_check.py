@@ -211,7 +211,11 @@ def test_a_sound_environment_is_sound_on_every_backend() -> None:
 
 
 @slow
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "Taxi-v4", "Blackjack-v1"])
+@pytest.mark.parametrize(
+    "env_id",
+    ["CartPole-v1", "Blackjack-v1"]
+    + [pytest.param(name, marks=pytest.mark.soak) for name in ("Pendulum-v1", "FrozenLake-v1", "Taxi-v4")],
+)
 def test_gymnasiums_environments_are_sound(env_id: str) -> None:
     report = check_parallel(env_id)
     assert report.findings == ()

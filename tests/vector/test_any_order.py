@@ -115,4 +115,4 @@ class AnyOrder(RuleBasedStateMachine):
 @pytest.mark.slow
 def test_calls_in_any_order(process_backend: str) -> None:
     machine = type("AnyOrder", (AnyOrder,), {"backend": process_backend})
-    run_state_machine_as_test(machine, settings=settings(max_examples=60, stateful_step_count=30, deadline=None))
+    run_state_machine_as_test(machine, settings=settings(max_examples=30, stateful_step_count=30, deadline=None))

@@ -56,7 +56,7 @@ def test_a_message_or_observation_that_is_torn_is_never_seen(process_backend: st
         ParallelEnv([env_fn] * 2, backend="serial") as plain,
     ):
         assert not difference(envs.reset(seed=1), plain.reset(seed=1))
-        for number in range(12):
+        for number in range(6):
             pid = envs.worker_pids[number % 2]
             envs.step_async([number % 3, 1])
             # Somewhere in the step, the writing of its result, or the sending of its reply.
@@ -98,7 +98,7 @@ class FightingEnv(WalkingEnv):
         return super().step(action)
 
 
-@pytest.mark.parametrize("count", [1, 2, 5, 13])
+@pytest.mark.parametrize("count", [1, 2, 5, pytest.param(13, marks=pytest.mark.soak)])
 def test_workers_that_kill_each_other_are_brought_back(process_backend: str, count: int, tmp_path: Any) -> None:
     fns = [functools.partial(FightingEnv, str(tmp_path), row) for row in range(count)]
     with ParallelEnv(fns, backend=process_backend, num_workers=count, start_method="fork") as envs:

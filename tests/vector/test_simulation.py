@@ -182,7 +182,7 @@ def test_a_thousand_of_these(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "hundred", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)]
+    "hundred", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.soak)]
 )
 def test_no_accident_changes_a_result(hundred: int, monkeypatch: pytest.MonkeyPatch) -> None:
     happened = [check_schedule(seed, monkeypatch) for seed in range(100 * hundred, 100 * hundred + 100)]

@@ -103,7 +103,7 @@ def any_space() -> st.SearchStrategy[AnySpace]:
     )
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     observation_space=any_space(),
     action_space=any_space(),
