@@ -31,7 +31,7 @@ class Odd(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> Any:
         self.kept.append(action)
         self._buffer[:] = self.np_random.random(3)
-        ordinary: Any = (self._buffer, float(action.sum()), False, False, {})
+        ordinary: Any = (self._buffer, float(np.sum(action)), False, False, {})
         match int(self.np_random.integers(40)):
             case 0:
                 raise RuntimeError("odd")
@@ -62,16 +62,29 @@ class Odd(gymnasium.Env[Any, Any]):
         return ordinary
 
 
-def play(takes_short_way: bool, mode: str, seed: int) -> list[Any]:
+class OddChoices(Odd):
+    """The same with a few numbers to choose from."""
+
+    action_space = spaces.Discrete(5, start=-2)  # type: ignore[assignment]
+
+
+def some_actions(random: np.random.Generator, space: spaces.Space[Any]) -> Any:
+    if isinstance(space, spaces.Box):
+        return random.uniform(-1, 1, (4, 2)).astype(np.float32)
+    one_too_many = 4 if random.random() < 0.05 else 3
+    return random.integers(-2, one_too_many, 4)
+
+
+def play(takes_short_way: bool, mode: str, seed: int, kind: type[Odd]) -> list[Any]:
     random = np.random.default_rng(seed)
     log: list[Any] = []
-    with shoal.make(Odd, 4, backend="serial", autoreset_mode=mode) as envs:
+    with shoal.make(kind, 4, backend="serial", autoreset_mode=mode) as envs:
         assert envs._short_way is not None
         if not takes_short_way:
             envs._short_way = None
         envs.reset(seed=seed)
         for _ in range(120):
-            actions = random.uniform(-1, 1, (4, 2)).astype(np.float32)
+            actions = some_actions(random, envs.single_action_space)
             try:
                 log.append(envs.step(actions))
                 actions[:] = 7  # what environments were given is theirs
@@ -79,14 +92,27 @@ def play(takes_short_way: bool, mode: str, seed: int) -> list[Any]:
                 log.append((type(error).__name__, str(error).splitlines()[:1]))
                 log.append(envs.reset(seed=int(random.integers(10**6))))
         odd: list[Any] = [env.unwrapped for env in envs.envs]
-        log.append([np.array(env.kept) for env in odd])
+        log.append([(np.array(env.kept), {type(action).__name__ for action in env.kept}) for env in odd])
     return log
 
 
+@pytest.mark.parametrize("kind", [Odd, OddChoices])
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
 @pytest.mark.parametrize("seed", range(3))
-def test_it_leads_to_the_same(mode: str, seed: int) -> None:
-    assert not difference(play(True, mode, seed), play(False, mode, seed))
+def test_it_leads_to_the_same(mode: str, seed: int, kind: type[Odd]) -> None:
+    assert not difference(play(True, mode, seed, kind), play(False, mode, seed, kind))
+
+
+@pytest.mark.parametrize("output", ["numpy", "torch"])
+def test_results_are_the_callers_own(output: str) -> None:
+    with shoal.make("CartPole-v1", 3, backend="serial", output=output) as envs:
+        envs.reset(seed=0)
+        actions = np.array([0, 1, 0])
+        first = envs.step(actions)
+        before = [part.tolist() for part in first[:4]]
+        envs.step(actions)
+        assert before == [part.tolist() for part in first[:4]]
+        assert type(first[0]).__name__ == {"numpy": "ndarray", "torch": "Tensor"}[output]
 
 
 def test_only_a_few_ordinary_environments_take_it() -> None:

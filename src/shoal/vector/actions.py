@@ -30,13 +30,14 @@ class Written(NamedTuple):
 
 
 NOTHING_MORE = Written([], ())
+FEW_NUMBERS = 1024
 
 
 class ActionWriter:
     """Checks batches of actions and writes them."""
 
     def __init__(self, space: spaces.Space[Any], layout: Layout, arena: Arena, *, ignores_ended: bool) -> None:
-        self._arena = arena
+        self._space, self._arena = space, arena
         self._num_envs = layout.num_envs
         self._check = compile_check(layout.action, space)
         # Most actions are a single array, which is worth a shorter way.
@@ -68,6 +69,13 @@ class ActionWriter:
             and actions.shape == self._only_shape
             and self._only_in_range(actions)
         )
+
+    def known_numbers(self) -> dict[int, Any] | None:
+        """Every action there is, as environments are given it, where that is one of a few numbers."""
+        if self._only is None or not isinstance(self._space, spaces.Discrete) or self._space.n > FEW_NUMBERS:
+            return None
+        first = int(self._space.start)
+        return {number: self._only.dtype.type(number) for number in range(first, first + int(self._space.n))}
 
     def write_some(self, actions: Any, rows: list[int]) -> Written:
         """As :meth:`write`, with one action for each of these environments."""

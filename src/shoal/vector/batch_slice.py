@@ -190,7 +190,7 @@ class BatchSlice(LoopSlice):
         episodes, steps, first = self._batch.state.episode, self._batch.state.steps, self.rows.start
         for row in rows:
             place = row - first
-            self._episodes[place], self._steps[place] = int(episodes[place]), int(steps[place]) - self._rounds
+            self._episodes[place], self._steps[place] = int(episodes[place]), int(steps[place]) - self.rounds
         for place in list(self._interrupted):
             env: Any = self.envs[place]
             if not env.has_news:

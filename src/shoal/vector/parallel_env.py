@@ -33,7 +33,7 @@ from shoal.vector.messages import NOTHING, Attachment, EnvFn, Op, Outcome, Pace,
 from shoal.vector.observations import EarlyCopy, ObservationReader
 from shoal.vector.parts import Part, split
 from shoal.vector.pool import OnReply
-from shoal.vector.short_way import ShortWay, short_way_of
+from shoal.vector.short_way import short_way_of
 from shoal.vector.tasks import Options, Seeds, TaskFunction, reset_mask_of, seeds_of
 from shoal.vector.tensors import as_tensors, check_output, duplicate_for
 
@@ -209,7 +209,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         nbytes = sum(array.nbytes for array in self._arena.observations)
         self._copies_early = self.copy and nbytes >= LARGE and len(self._pool.rows) > 1
         self._early: EarlyCopy | None = None
-        self._short_way = short_way_of(self._pool, layout, self._actions)
+        self._short_way = short_way_of(self._pool, layout, self._actions, hands_out=self._hands_out_as_is and self.copy)
 
     # -- reset ---------------------------------------------------------------------------------------------------
 
@@ -284,8 +284,19 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
     def step(self, actions: Any) -> Step:
         """Step all environments and wait for all of them."""
         way = self._short_way
-        if way is not None and self._pending is None and self._all_ready and way.suits(actions) and not self._flights:
-            return self._step_shortly(way, actions)
+        if way is not None and self._pending is None and self._all_ready and not self._flights:
+            self._pending = "step"
+            try:
+                results = way.step(actions)
+            except BaseException as error:
+                self._interrupted_by(error)
+                raise
+            self._pending = None
+            if isinstance(results, Outcome):
+                return self._step_results(results)
+            if results is not None:
+                self._has_stepped = True
+                return results
         # Before a step, and not after it: what goes wrong with a decision must not cost results.
         if self._trial is not None and self._trial.is_over:
             self._decide_before_flight()
@@ -294,16 +305,6 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         results = self._step(actions)
         self._trial.note_step(num_informed(results[-1]))
         return results
-
-    def _step_shortly(self, way: ShortWay, actions: Any) -> Step:
-        self._pending = "step"
-        try:
-            outcome = way.step(actions)
-        except BaseException as error:
-            self._interrupted_by(error)
-            raise
-        self._pending = None
-        return self._step_results(outcome)
 
     def _step(self, actions: Any) -> Step:
         payloads = self._prepare_step("step", actions)

@@ -16,76 +16,109 @@ from shoal.vector.actions import ActionWriter
 from shoal.vector.backends.serial import SerialBackend
 from shoal.vector.batch_slice import BatchSlice
 from shoal.vector.failures import Failure
-from shoal.vector.layout import FixedLeaf, Layout
+from shoal.vector.layout import Array, FixedLeaf, Layout
 from shoal.vector.messages import NOTHING, Outcome
 from shoal.vector.pool import Pool
 from shoal.vector.runner import Runner
 from shoal.vector.slices import FEW, NUMBERS
 
+PlainStep = tuple[Array, Array, Array, Array, dict[str, Any]]
+ndarray, NP_FALSE = np.ndarray, np.False_  # there is only one
+
 
 class ShortWay:
     """Steps all environments of a runner."""
 
-    def __init__(self, runner: Runner, pool: Pool, actions: ActionWriter, leaf: FixedLeaf) -> None:
+    def __init__(self, runner: Runner, pool: Pool, actions: ActionWriter, leaf: FixedLeaf, *, hands_out: bool) -> None:
         self._runner, self._slice = runner, runner.slice
-        self._actions = actions
+        self._actions, known = actions, actions.known_numbers()
+        self._number = None if known is None else known.__getitem__
         arena = pool.arena
+        self._given_dtype, self._given_shape = arena.actions[0].dtype, arena.actions[0].shape
         self._observations, self._dtype, self._shape = arena.observations[0], leaf.dtype, leaf.shape
         self._rewards = arena.reward.data
         self._flags = [array.data.cast("B") for array in (arena.terminated, arena.truncated)]
         self._no_flags = bytes(pool.num_envs)
+        self._copies = [array.copy for array in (self._observations, arena.reward, arena.terminated, arena.truncated)]
+        self._hands_out = hands_out
 
-    def suits(self, actions: Any) -> bool:
-        """Whether these can be stepped as they are, and nobody has to be reset instead, or wants to know the time."""
-        return not self._slice.due and self._slice.clock is None and self._actions.is_plain(actions)
+    def step(self, actions: Any) -> PlainStep | Outcome | None:
+        """Step all environments: what the caller is given, or what has to be looked at first.
 
-    def step(self, actions: Any) -> Outcome:
-        """Step all environments; results are in the arena."""
+        ``None`` if nobody was stepped, because actions are not good as they are, somebody has to be reset instead, or wants to
+        know the time. It is one long function because here every call would be seen.
+        """
+        its = self._slice
+        if its.due or its.clock is not None:
+            return None
+        if self._number is None:
+            if not self._actions.is_plain(actions):
+                return None
+            given = [*actions.copy()]  # rows are views, and environments may keep what they are given
+        elif type(actions) is ndarray and actions.dtype is self._given_dtype and actions.shape == self._given_shape:
+            try:
+                given = [*map(self._number, actions.tolist())]
+            except KeyError:
+                return None
+        else:
+            return None
+
         failures: list[Failure] = []
-        # A number of an array is a copy already. A row is a view, and environments may keep what they are given.
-        its = actions if actions.ndim == 1 else actions.copy()
-        results = self._slice.call_steps(self._slice.rows, its, failures)
-        if not failures and self._has_taken(results):
-            return NOTHING
-        outcome = Outcome([], [], failures, [])
-        self._runner.take_steps(results, outcome)
-        return outcome
+        results: list[Any] = []
+        append = results.append
+        its.rounds += 1
+        try:
+            for env, action in zip(its.envs, given, strict=False):
+                append(env.step(action))
+        except Exception as error:
+            its.go_on_after(error, results, given, failures)
 
-    def _has_taken(self, results: list[Any]) -> bool:
-        """Take in results with which nothing is the matter; if anything is, some may have been taken in and some not."""
         observations, rewards, dtype, shape = self._observations, self._rewards, self._dtype, self._shape
-        ndarray, np_false = np.ndarray, np.False_  # there is only one
         for row, result in enumerate(results):
             if type(result) is not tuple or len(result) != 5:
-                return False
+                break
             observation, reward, terminated, truncated, info = result
             if (
                 type(observation) is not ndarray
                 or observation.dtype is not dtype
                 or observation.shape != shape
                 or (type(reward) is not float and type(reward) not in NUMBERS)
-                or (terminated is not False and terminated is not np_false)
-                or (truncated is not False and truncated is not np_false)
+                or (terminated is not False and terminated is not NP_FALSE)
+                or (truncated is not False and truncated is not NP_FALSE)
                 or type(info) is not dict
                 or info
             ):
-                return False
+                break
             observations[row] = observation
             try:
                 rewards[row] = reward
             except ValueError:  # a whole number that is too large
-                return False
-        for flags in self._flags:
-            flags[:] = self._no_flags
-        return True
+                break
+        else:
+            terminateds, truncateds = self._flags
+            terminateds[:] = truncateds[:] = self._no_flags
+            if not self._hands_out:
+                return NOTHING
+            copy_observations, copy_rewards, copy_terminated, copy_truncated = self._copies
+            return copy_observations(), copy_rewards(), copy_terminated(), copy_truncated(), {}
+
+        # Some may have been taken in and some not: all of them go the ordinary way.
+        outcome = Outcome([], [], failures, [])
+        self._runner.take_steps(results, outcome)
+        return outcome
 
 
-def short_way_of(pool: Pool, layout: Layout, actions: ActionWriter) -> ShortWay | None:
-    """The short way, where there is one."""
+def short_way_of(pool: Pool, layout: Layout, actions: ActionWriter, *, hands_out: bool) -> ShortWay | None:
+    """The short way, where there is one. ``hands_out``: whether the caller gets copies of what is in the arena, and no more."""
     backend, leaf = pool.backend, layout.observation
     if not isinstance(backend, SerialBackend) or pool.num_envs > FEW or pool.arena.num_slots > 1:
         return None
     (runner,) = backend.runners
-    if isinstance(runner.slice, BatchSlice) or not isinstance(leaf, FixedLeaf) or not leaf.shape:
+    if (
+        isinstance(runner.slice, BatchSlice)
+        or runner.slice.overlaps
+        or not isinstance(leaf, FixedLeaf)
+        or not leaf.shape
+    ):
         return None
-    return ShortWay(runner, pool, actions, leaf)
+    return ShortWay(runner, pool, actions, leaf, hands_out=hands_out)

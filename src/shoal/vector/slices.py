@@ -71,8 +71,8 @@ class LoopSlice:
         self._caught: type[BaseException] = Exception if in_process else BaseException
         self._seeds: list[int | None] = [None] * len(rows)
         self._episodes = [-1] * len(rows)
-        # An environment's steps are the rounds that all have taken together plus its own, which may be negative.
-        self._rounds = 0
+        self.rounds = 0
+        """Steps that all have taken together. An environment's steps are these plus its own, which may be negative."""
         self._steps = [0] * len(rows)
         self.sequence = 0
         """Of the command that is being carried out."""
@@ -201,10 +201,9 @@ class LoopSlice:
 
     def call_steps(self, rows: Rows, actions: Iterable[Any], failures: list[Failure]) -> list[Any]:
         """What every environment's ``step`` returned; ``None`` for one that raised, which is put on ``failures``."""
-        progress = self._progress
         if rows is self.rows:
             envs = self.envs
-            self._rounds += 1
+            self.rounds += 1
         else:
             first = self.rows.start
             envs = [self.envs[row - first] for row in rows]
@@ -214,6 +213,18 @@ class LoopSlice:
             return self._step_overlapping(rows, envs, list(actions), failures)
         if self.clock is not None:
             actions = self.clock.watched(rows, actions)
+        return self._call_in_turn(rows, envs, actions, failures)
+
+    def go_on_after(self, error: Exception, results: list[Any], actions: list[Any], failures: list[Failure]) -> None:
+        """One of all environments raised in a step that somebody else began: report it, and step those after it."""
+        failed = len(results)
+        failures.append(self._failure(error, self.rows[failed], "step", actions[failed]))
+        results.append(None)
+        left = slice(len(results), None)
+        results += self._call_in_turn(self.rows[left], self.envs[left], actions[left], failures)
+
+    def _call_in_turn(self, rows: Rows, envs: list[Any], actions: Iterable[Any], failures: list[Failure]) -> list[Any]:
+        progress = self._progress
         results: list[Any] = []
         append = results.append
         steps = iter(zip(rows, envs, actions, strict=True))
@@ -349,7 +360,7 @@ class LoopSlice:
             keywords = arguments[number] if arguments is not None else {}
             place = row - first
             self._episodes[place] += 1
-            self._steps[place] = -self._rounds
+            self._steps[place] = -self.rounds
             if self._task_source is not None and keywords.get("options") is None:
                 task = tasks[row] = self._task_source.task_for(row, self._episodes[place])
                 seed = keywords.get("seed")
@@ -461,29 +472,29 @@ class LoopSlice:
         if past.entropy is not None:
             seed_quietly(new, past.entropy, past.row)
         old, self.envs[place] = self.envs[place], new
-        self._seeds[place], self._episodes[place], self._steps[place] = None, -1, -self._rounds
+        self._seeds[place], self._episodes[place], self._steps[place] = None, -1, -self.rounds
         self._close_all([row], [old])
 
     def set_counters_of(self, row: int, counters: Counters, source: int) -> None:
         """Let an environment be as far as the one in that place was when it was captured."""
         place = row - self.rows.start
         self._seeds[place], self._episodes[place] = counters.seeds[source], counters.episodes[source]
-        self._steps[place] = counters.rounds + counters.steps[source] - self._rounds
+        self._steps[place] = counters.rounds + counters.steps[source] - self.rounds
 
     def counters(self) -> Counters:
         """How far all environments are."""
-        return Counters(self._seeds[:], self._episodes[:], self._rounds, self._steps[:])
+        return Counters(self._seeds[:], self._episodes[:], self.rounds, self._steps[:])
 
     def set_counters(self, counters: Counters, first: int) -> None:
         """Be as far as that: the first environment as the one in the place ``first`` was."""
         its = slice(first, first + len(self.rows))
         self._seeds, self._episodes, self._steps = counters.seeds[its], counters.episodes[its], counters.steps[its]
-        self._rounds = counters.rounds
+        self.rounds = counters.rounds
 
     def whereabouts(self, row: int) -> str:
         """Where an environment is, for messages."""
         place = row - self.rows.start
-        return f"in episode {max(self._episodes[place], 0)} at step {self._rounds + self._steps[place]}"
+        return f"in episode {max(self._episodes[place], 0)} at step {self.rounds + self._steps[place]}"
 
     def close(self) -> None:
         """Close every environment, whatever the others do."""
@@ -508,7 +519,7 @@ class LoopSlice:
             phase=phase,
             seed=self._seeds[place],
             episode=max(self._episodes[place], 0),
-            step=self._rounds + self._steps[place],
+            step=self.rounds + self._steps[place],
             action=action,
         )
 
