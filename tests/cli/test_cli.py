@@ -91,6 +91,6 @@ def test_profile_takes_any_environment_and_policy() -> None:
 
 
 def test_a_verb_or_an_environment_that_does_not_exist_is_explained() -> None:
-    assert "Available subcommands: envs, bench, demo" in run("bnech", expect=2)
+    assert "error: there is no verb 'bnech'. Did you mean 'bench'?" in run("bnech", expect=2)
     assert "error: Environment `NoSuch` doesn't exist." in run("demo", "NoSuch-v0", expect=1)
     assert "error: num_envs must be a whole number of at least 1, got 0" in run("demo", "--num-envs", "0", expect=1)

@@ -27,6 +27,7 @@ CASES: list[dict[str, Any]] = [
     {"env": "CartPole-v1", "backend": "serial"},
     {"env": "tests.ppo.envs:Aim", "backend": "threads", "num_workers": 2},
     {"env": "CartPole-v1", "backend": "auto"},
+    {"env": "tests.ppo.envs:Spot", "backend": "serial", "n_envs": 2},
 ]
 
 
@@ -41,11 +42,11 @@ def rest(trainer: PPOTrainer, updates: int) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['env']}-{case['backend']}")
 def test_it_goes_on_bit_by_bit(case: dict[str, Any]) -> None:
-    with PPOTrainer(**BASIC, **case) as trainer:
+    with PPOTrainer(**{**BASIC, **case}) as trainer:
         rest(trainer, 3)
         tensors, state = {name: value.clone() for name, value in tensors_of(trainer).items()}, state_of(trainer)
         expected = rest(trainer, 3)
-    with PPOTrainer(**BASIC, **case) as trainer:
+    with PPOTrainer(**{**BASIC, **case}) as trainer:
         assert load(trainer, tensors, state) is None
         assert rest(trainer, 3) == expected
 
@@ -60,7 +61,27 @@ def test_where_environments_cannot_be_saved_that_is_said() -> None:
         assert sentence is not None
         assert sentence.startswith("environments begin new episodes: state_dict() pickles environments")
         assert trainer.updates == 2
+        again = trainer.collector.observations.copy()
+        trainer.collector.begin(BASIC["seed"])
+        assert (again != trainer.collector.observations).any()  # not those with which the run began
         rest(trainer, 1)
+
+
+@pytest.mark.parametrize("compiles_first", [True, False])
+def test_the_one_way_to_learn_goes_on_where_the_other_was(
+    compiles_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not bit by bit, but nearly."""
+    settings = {**BASIC, "env": "CartPole-v1", "backend": "serial"}
+    monkeypatch.setenv("SHOAL_COMPILE", "1" if compiles_first else "0")
+    with PPOTrainer(**settings) as trainer:
+        rest(trainer, 2)
+        tensors, state = {name: value.clone() for name, value in tensors_of(trainer).items()}, state_of(trainer)
+        expected = rest(trainer, 1)[-1]
+    monkeypatch.setenv("SHOAL_COMPILE", "0" if compiles_first else "1")
+    with PPOTrainer(**settings) as trainer:
+        load(trainer, tensors, state)
+        assert rest(trainer, 1)[-1] == pytest.approx(expected, abs=1e-2)
 
 
 def test_a_checkpoint_of_another_network_is_refused() -> None:

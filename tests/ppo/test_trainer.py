@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -13,6 +14,7 @@ from shoal.ppo import PPOConfig, PPOTrainer, Report
 from shoal.ppo.advantages import advantages_of
 from shoal.ppo.heads import head_of
 from shoal.ppo.normalising import Moments
+from tests.ppo.envs import Aim
 
 ENVS = "tests.ppo.envs"
 
@@ -131,15 +133,109 @@ def test_a_trainer_that_is_done_says_so() -> None:
         trainer.train()
         assert trainer.is_done
         assert trainer.train().updates == 1
+        trainer.last_report = None  # as after loading one that was done
+        with pytest.raises(shoal.StateError, match="there is nothing left to train"):
+            trainer.train()
+
+
+def test_what_the_environments_gave_is_named_if_it_cannot_be_learned_from() -> None:
+    class Broken(Aim):
+        def step(self, action: Any) -> Any:
+            observation, _, *rest = super().step(action)
+            return observation, np.nan, *rest
+
+    envs = shoal.ParallelEnv([Aim, Broken], backend="serial")
+    with (
+        trainer_of(total_steps=100, rollout_steps=10, envs=envs) as trainer,
+        pytest.raises(shoal.StateError, match="environment 1 gave a reward that is not a finite number, 10 steps ago"),
+    ):
+        trainer.train()
 
 
 def test_environments_of_ones_own_can_be_given() -> None:
     envs = shoal.make("CartPole-v1", 3, backend="serial")
     with trainer_of(env="CartPole-v1", total_steps=30, rollout_steps=10, envs=envs) as trainer:
         assert trainer.train().n_envs == 3
+        assert trainer.config.n_envs == 3
     envs = shoal.make("CartPole-v1", 3, backend="serial", autoreset_mode="SameStep")
     with pytest.raises(shoal.ConfigurationError, match="autoreset_mode='NextStep'"):
         PPOTrainer(env="CartPole-v1", total_steps=30, envs=envs)
+
+
+class Nothing(Aim):
+    """Every return is zero."""
+
+    def step(self, action: Any) -> Any:
+        observation, _, *rest = super().step(action)
+        return observation, 0.0, *rest
+
+
+def test_environments_of_ones_own_are_evaluated_too() -> None:
+    envs = shoal.ParallelEnv([Nothing] * 2, backend="serial")
+    with trainer_of(total_steps=40, rollout_steps=10, envs=envs) as trainer:
+        trainer.train()
+        assert trainer.evaluate(episodes=3).returns == (0.0, 0.0, 0.0)
+        assert trainer.goal.env == "your own environment"
+        with pytest.raises(shoal.ConfigurationError, match="episodes must be at least 1, got 0"):
+            trainer.evaluate(episodes=0)
+    with trainer_of(total_steps=40, envs=shoal.make("CartPole-v1", 2, backend="serial")) as trainer:
+        assert trainer.goal.env == "CartPole-v1"
+
+
+def test_a_config_may_be_a_mapping_and_must_not_be_anything_else() -> None:
+    with PPOTrainer({"env": "CartPole-v1", "total_steps": 10}, n_envs=2, backend="serial") as trainer:
+        assert (trainer.config.env, trainer.config.n_envs) == ("CartPole-v1", 2)
+    with pytest.raises(
+        shoal.ConfigurationError, match=r"must be a PPOConfig or a mapping of settings, got 'CartPole-v1'"
+    ):
+        PPOTrainer("CartPole-v1", total_steps=10)  # type: ignore[arg-type]
+    envs: Any = gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync")
+    with pytest.raises(
+        shoal.ConfigurationError, match=r"envs must be environments that Shoal runs .* got SyncVectorEnv"
+    ):
+        PPOTrainer(total_steps=10, envs=envs)
+    envs.close()
+
+
+def test_a_setting_that_has_no_effect_is_named() -> None:
+    with (
+        pytest.warns(RuntimeWarning, match="normalise_observations has no effect on pictures"),
+        trainer_of(env=f"{ENVS}:Spot", total_steps=10, normalise_observations=True, backend="serial") as trainer,
+    ):
+        assert trainer.scale is None
+
+
+def test_torch_has_its_threads_again_afterwards() -> None:
+    before = torch.get_num_threads()
+    with trainer_of(env="CartPole-v1", n_envs=2, total_steps=10, torch_threads=before + 1, backend="serial"):
+        assert torch.get_num_threads() == before + 1
+    assert torch.get_num_threads() == before
+
+
+def test_what_is_remembered_is_judged_as_it_was_when_it_acted() -> None:
+    """Episodes are longer than a rollout, so that a rollout begins with something to remember."""
+    with trainer_of(
+        env=f"{ENVS}:Aim", n_envs=3, total_steps=100, rollout_steps=7, recurrent_size=8, backend="serial"
+    ) as trainer:
+        trainer._begin()
+        for _ in range(2):
+            rollout = trainer._collect(7, None)
+        acted: list[Any] = []
+        states, memory = rollout.first_states, trainer.network.memory
+        assert states is not None
+        assert memory is not None
+        with torch.no_grad():
+            for step in range(7):
+                states = memory(
+                    torch.from_numpy(rollout.observations[step]),
+                    states * ~torch.from_numpy(rollout.begins[step])[:, None],
+                )
+                acted.append(trainer.network.policy(states).numpy())
+        # What was drawn lies as far from the mean as the noise of that step says.
+        noise = np.random.default_rng(trainer.config.seed)
+        drawn = [trainer.head.noise(noise, 3) for _ in range(14)][-7:]
+        expected = np.stack(acted) + np.stack(drawn)
+        np.testing.assert_allclose(rollout.actions, expected, atol=1e-5)
 
 
 def test_advantages_are_those_of_the_definition() -> None:

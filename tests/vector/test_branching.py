@@ -195,6 +195,74 @@ def test_without_a_journal_environments_are_pickled(saving: str, loading: str, m
         assert not difference(go_on(others, 20, 20), expected)
 
 
+class Unpickled(WalkingEnv):
+    """Counts how often one of its kind has been unpickled."""
+
+    times = 0
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        Unpickled.times += 1
+
+
+def test_every_environment_is_unpickled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not all of them for each of them, which took nine seconds for 256."""
+    with ParallelEnv([Unpickled] * 16, backend="serial") as envs:
+        envs.reset(seed=3)
+        go_on(envs, 5)
+        saved = envs.state_dict()
+        monkeypatch.setattr(Unpickled, "times", 0)
+        envs.load_state_dict(saved)
+        assert Unpickled.times == 16
+        monkeypatch.setattr(Unpickled, "times", 0)
+        envs.fork(3, range(16))
+        assert Unpickled.times <= 3 * 16
+
+
+@pytest.mark.parametrize("backend", ["serial", "threads", "pipes"])
+def test_branches_without_a_journal_go_each_its_own_way(backend: str) -> None:
+    workers: dict[str, Any] = {} if backend == "serial" else {"num_workers": 2}
+    if backend == "pipes":
+        workers["start_method"] = "fork"
+    with ParallelEnv([WalkingEnv] * 5, backend=backend, on_fault="raise", **workers) as envs:
+        envs.reset(seed=3)
+        go_on(envs, 4)
+        envs.fork(1, range(5))
+        together = envs.step([1] * 5)[0]
+        assert all(np.array_equal(together[row], together[1]) for row in range(5))
+        saved = envs.state_dict()
+        expected = [envs.step([0, 1, 2, 1, 0])[0] for _ in range(3)]
+        assert np.array_equal(expected[-1][0], expected[-1][4])
+        assert not np.array_equal(expected[-1][0], expected[-1][2])
+        envs.load_state_dict(saved)  # environments that are equal are not one
+        assert not difference([envs.step([0, 1, 2, 1, 0])[0] for _ in range(3)], expected)
+
+
+class SharingEnv(WalkingEnv):
+    """Draws lots from a pot that is also the others'."""
+
+    def __init__(self, pot: list[int]) -> None:
+        super().__init__()
+        self.pot = pot
+
+    def step(self, action: Any) -> Any:
+        self.pot.append(len(self.pot))
+        observation, _, terminated, truncated, info = super().step(action)
+        return observation, float(self.pot[-1]), terminated, truncated, info
+
+
+def test_what_environments_share_they_share_after_loading() -> None:
+    pot: list[int] = []
+    with ParallelEnv([lambda: SharingEnv(pot)] * 4, backend="serial", on_fault="raise") as envs:
+        envs.reset(seed=3)
+        go_on(envs, 5)
+        saved = envs.state_dict()
+        expected = go_on(envs, 5, 5)
+        envs.load_state_dict(saved)
+        assert not difference(go_on(envs, 5, 5), expected)
+        assert not any(one is pot for one in envs.get_attr("pot"))
+
+
 class Unpicklable(WalkingEnv):
     """Holds something that cannot be written down."""
 

@@ -45,7 +45,7 @@ def defend(console: Console, steps: int, seed: int, root: Path) -> None:
     config = PPOConfig.of({**preset, "env": ENV, "env_kwargs": keywords, "total_steps": steps, "seed": seed})
     before = set(root.glob("*"))
     report = train(config, root=root)
-    (folder,) = set(root.glob("*")) - before
+    folder = max(set(root.glob("*")) - before)  # another one may have begun meanwhile
     tensors, state, _ = Checkpoints(folder).load("last")
     with PPOTrainer(config.replaced(n_envs=1, backend="serial")) as trainer:
         load_network(trainer, tensors, state)

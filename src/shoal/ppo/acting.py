@@ -26,6 +26,9 @@ class Policy(Protocol):
     def begin(self, is_new: Array, rows: slice) -> None:
         """Episodes begin in some of these environments: what was remembered of them is forgotten."""
 
+    def first_states(self) -> torch.Tensor | None:
+        """What it remembers now, as it is, whatever it does afterwards."""
+
     @property
     def deviation(self) -> Array | None:
         """Of continuous actions."""
@@ -57,6 +60,10 @@ class CompiledPolicy:
     def begin(self, is_new: Array, rows: slice) -> None:
         """It remembers nothing."""
 
+    def first_states(self) -> torch.Tensor | None:
+        """It remembers nothing."""
+        return None
+
 
 class TorchPolicy:
     """Layers in torch, for pictures, memories and other devices."""
@@ -77,6 +84,10 @@ class TorchPolicy:
             self.states[rows] = features
         result: Array = self._network.policy(features).cpu().numpy()
         return result
+
+    def first_states(self) -> torch.Tensor | None:
+        """A copy, because acting changes what is remembered in place."""
+        return None if self.states is None else self.states.clone()
 
     def begin(self, is_new: Array, rows: slice) -> None:
         """Forget what was remembered of some of these environments."""

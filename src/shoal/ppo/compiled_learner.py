@@ -6,7 +6,7 @@ up in order, so that the result does not depend on how many threads there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -179,17 +179,30 @@ class CompiledLearner:
                 other.result()
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """What Adam knows."""
-        return {
-            "means": torch.from_numpy(self._means),
-            "squares": torch.from_numpy(self._squares),
-            "steps": torch.tensor(self._num_steps),
-        }
+        """What Adam knows, under torch's names, so that either can go on where the other was."""
+        if not self._num_steps:
+            return {}
+        tensors = {}
+        for number, (means, squares) in enumerate(self._moments()):
+            tensors[f"{number}.step"] = torch.tensor(float(self._num_steps))
+            tensors[f"{number}.exp_avg"] = torch.from_numpy(means)
+            tensors[f"{number}.exp_avg_sq"] = torch.from_numpy(squares)
+        return tensors
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
         """Go on from there."""
-        self._means[:], self._squares[:] = tensors["means"].numpy(), tensors["squares"].numpy()
-        self._num_steps = int(tensors["steps"])
+        self._num_steps = int(tensors["0.step"]) if tensors else 0
+        for number, (means, squares) in enumerate(self._moments()):
+            means[:] = tensors[f"{number}.exp_avg"].numpy() if tensors else 0
+            squares[:] = tensors[f"{number}.exp_avg_sq"].numpy() if tensors else 0
+
+    def _moments(self) -> Iterator[tuple[Array, Array]]:
+        """Means and squares of every parameter, of which all together are one row of numbers."""
+        begin = 0
+        for parameter in self._network.parameters():
+            its = slice(begin, begin + parameter.numel())
+            yield self._means[its].reshape(parameter.shape), self._squares[its].reshape(parameter.shape)
+            begin = its.stop
 
     def close(self) -> None:
         """End its threads."""

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from shoal.runs.durable import reason_of
 from shoal.vector.errors import ConfigurationError
 from shoal.vector.nearest import did_you_mean
+
+SEEDS = 2**31
+"""Seeds are below this. Those of environments and evaluations follow from it, and must fit into 32 bits too."""
+OTHER_NAMES = {"gpu": "cuda"}
+"""What people say for a value whose name is nothing like it."""
 
 
 class PPOConfig(BaseModel):
@@ -21,8 +27,8 @@ class PPOConfig(BaseModel):
     """The environment: an id registered with Gymnasium, or ``module:Class``."""
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
     """What else the environment is made with."""
-    seed: int = Field(default=0, ge=0)
-    """Decides everything: the network's first weights, the environments' episodes, the actions that are tried."""
+    seed: int = Field(default=0, ge=0, lt=SEEDS)
+    """Decides everything: the network's first weights, the environments' episodes, the actions that are tried. Below 2**31."""
 
     n_envs: int | Literal["auto"] = 1
     """How many environments step at once. ``auto``: 8 for each processor, or 1024 of a compiled world."""
@@ -88,6 +94,8 @@ class PPOConfig(BaseModel):
     eval_every: int | None = Field(default=None, ge=1)
     """Evaluate after so many updates, on a single environment."""
     eval_episodes: int = Field(default=10, ge=1)
+    eval_max_steps: int = Field(default=100_000, ge=1)
+    """An episode of an evaluation that takes longer is cut off: a policy that always does its best may never come to an end."""
     checkpoint_every: int = Field(default=50, ge=1)
     """Save after so many updates, and at the end."""
     keep_checkpoints: int = Field(default=3, ge=1)
@@ -108,12 +116,17 @@ class PPOConfig(BaseModel):
         """A config of these values; what is wrong with them is said field by field, with the nearest name."""
         unknown = [name for name in values if name not in cls.model_fields]
         if unknown:
-            hint = did_you_mean(unknown[0], cls.model_fields) or f" There are {', '.join(sorted(cls.model_fields))}."
+            hint = (
+                did_you_mean(str(unknown[0]), cls.model_fields) or f" There are {', '.join(sorted(cls.model_fields))}."
+            )
             raise ConfigurationError(f"there is no setting {unknown[0]!r}.{hint}")
         try:
             return cls(**values)
         except ValidationError as error:
-            raise ConfigurationError("; ".join(map(_sentence, error.errors()))) from None
+            hints = "".join(map(_hint, error.errors()))
+            raise ConfigurationError(
+                "; ".join(map(_sentence, error.errors())) + (f".{hints}" if hints else "")
+            ) from None
 
     def replaced(self, **values: Any) -> PPOConfig:
         """The same with other values, checked again."""
@@ -125,16 +138,34 @@ def read_config(path: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        values = yaml.safe_load(path.read_text())
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigurationError(f"there is no file {path}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {reason_of(error)}") from None
+    except (yaml.YAMLError, ValueError) as error:  # the second for a date that is none, and for what is no text
         raise ConfigurationError(f"{path} is no YAML: {error}") from None
     if values is None:
         return {}
     if not isinstance(values, dict):
         raise ConfigurationError(f"{path} must hold settings, one 'name: value' in each line, got {values!r}")
     return values
+
+
+def choices_of(annotation: Any) -> tuple[str, ...]:
+    """The words that a setting of this type may be; none for one that may be any."""
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    return tuple(choice for part in get_args(annotation) for choice in choices_of(part))
+
+
+def _hint(problem: Any) -> str:
+    """The nearest word, if it should have been one of a few."""
+    said = problem["input"]
+    if problem["type"] != "literal_error" or not isinstance(said, str):
+        return ""
+    choices = choices_of(PPOConfig.model_fields[problem["loc"][0]].annotation)
+    return did_you_mean(OTHER_NAMES.get(said.lower(), said), choices)
 
 
 def _sentence(problem: Any) -> str:

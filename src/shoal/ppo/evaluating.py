@@ -13,6 +13,7 @@ import numpy as np
 from shoal.ppo.acting import Policy
 from shoal.ppo.halves import ALL
 from shoal.ppo.heads import Head
+from shoal.ppo.masking import mask_of
 from shoal.ppo.normalising import ObservationScale
 from shoal.ppo.observing import Encoder
 
@@ -30,7 +31,7 @@ class Evaluation:
     @property
     def mean(self) -> float:
         """Of the returns."""
-        return float(np.mean(self.returns))
+        return float(np.mean(self.returns)) if self.returns else math.nan
 
     @property
     def error(self) -> float:
@@ -40,6 +41,8 @@ class Evaluation:
         return float(_t_quantile(len(self.returns) - 1) * np.std(self.returns, ddof=1) / math.sqrt(len(self.returns)))
 
     def __str__(self) -> str:
+        if not self.returns:
+            return "no episode was completed"
         episodes = f"{len(self.returns)} episodes, mean length {np.mean(self.lengths):.0f}"
         return f"{self.mean:.2f} ± {self.error:.2f} (95 %, {episodes})"
 
@@ -52,10 +55,19 @@ def evaluate(
     scale: ObservationScale | None,
     episodes: int,
     seed: int,
+    max_steps: int,
     look: Callable[[], None] | None = None,
+    is_asked_to_stop: Callable[[], bool] = lambda: False,
 ) -> Evaluation:
-    """Play so many episodes, each with a seed of its own. ``look`` is called whenever there is something new to be seen."""
-    returns, lengths = [], []
+    """Play so many episodes, each with a seed of its own.
+
+    Args:
+        max_steps: an episode that takes longer is cut off, because some policies never come to an end.
+        look: called whenever there is something new to be seen.
+        is_asked_to_stop: asked at every step; what has been played so far counts, but for an episode that is not over.
+    """
+    returns: list[float] = []
+    lengths: list[int] = []
     for number in range(episodes):
         observation, info = env.reset(seed=FIRST_SEED + seed + number)
         policy.begin(np.ones(1, np.bool_), ALL)
@@ -65,11 +77,12 @@ def evaluate(
         while not has_ended:
             seen = encoder(_batch(observation))
             outputs = policy.outputs(seen if scale is None else scale(seen), ALL)
-            mask = info.get("action_mask")
-            masks = None if mask is None else head.with_a_way_out(np.array(mask, np.bool_).reshape(1, -1))
-            action = head.for_envs(head.best(outputs, masks))[0]
+            action = head.for_envs(head.best(outputs, mask_of(info, head)))[0]
             observation, reward, terminated, truncated, info = env.step(action)
-            total, length, has_ended = total + float(reward), length + 1, terminated or truncated
+            total, length = total + float(reward), length + 1
+            has_ended = terminated or truncated or length >= max_steps
+            if is_asked_to_stop():
+                return Evaluation(tuple(returns), tuple(lengths))
             if look is not None:
                 look()
         returns.append(total)

@@ -66,7 +66,7 @@ class Network(nn.Module):
 
 
 class Convolution(nn.Module):
-    """Three layers for small pictures. Bytes are scaled to at most one."""
+    """Three layers for small pictures. Bytes are scaled to at most one; other pictures come as they are to be taken."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()

@@ -56,20 +56,20 @@ class ObservationScale:
 
 
 class RewardScale:
-    """Scales rewards so that discounted returns have deviation 1."""
+    """Scales rewards so that discounted returns have deviation 1. Steps that are resets have no return."""
 
     def __init__(self, num_envs: int, gamma: float) -> None:
         self.moments = Moments(())
         self._gamma, self._returns = gamma, np.zeros(num_envs)
 
-    def __call__(self, rewards: Array, ended: Array) -> Array:
+    def __call__(self, rewards: Array, ended: Array, is_valid: Array) -> Array:
         """The rewards of a rollout, (steps, environments), scaled by what has been seen up to its end."""
         returns = np.empty_like(rewards)
         for step in range(len(rewards)):
             self._returns = self._returns * self._gamma + rewards[step]
             returns[step] = self._returns
             self._returns = self._returns * ~ended[step]
-        self.moments.take(returns.reshape(-1))
+        self.moments.take(returns[is_valid])
         return np.clip(rewards / np.sqrt(self.moments.variance + TINY), -FARTHEST, FARTHEST)
 
     def state(self) -> dict[str, Any]:

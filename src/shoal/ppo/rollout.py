@@ -15,17 +15,17 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from shoal.ppo.acting import Policy, TorchPolicy
+from shoal.ppo.acting import Policy
 from shoal.ppo.halves import ALL, Half, in_halves, together
 from shoal.ppo.heads import Head
+from shoal.ppo.masking import masks_of
 from shoal.ppo.normalising import ObservationScale
 from shoal.ppo.observing import Encoder
-from shoal.vector.errors import ConfigurationError
 from shoal.vector.layout import Array
 from shoal.vector.parallel_env import ParallelEnv
 
@@ -96,7 +96,7 @@ class Collector:
         observations, info = self.envs.reset(seed=seed)
         num_envs = self.envs.num_envs
         self.go_on_from(self._encoder(observations), np.zeros(num_envs, np.bool_), np.ones(num_envs, np.bool_))
-        self.masks = self._masks_of(info, num_envs)
+        self.masks = masks_of(info, num_envs, self._head)
 
     def go_on_from(self, observations: Array, is_due: Array, begins: Array) -> None:
         """Environments are here: what they show, whose episode has ended, whose has just begun."""
@@ -172,7 +172,7 @@ class Collector:
         rollout.observations[step + 1, rows] = self._encoder(observations)
         rollout.begins[step + 1, rows] = self.is_due[rows]
         is_due[rows] = terminated | truncated
-        self._note_masks(turn, self._masks_of(info, len(rewards)), rows)
+        self._note_masks(turn, masks_of(info, len(rewards), self._head), rows)
         turn.policy.begin(rollout.begins[step + 1, rows], rows)
 
     def _count(self, rollout: Rollout, step: int, episodes_wanted: int | None) -> None:
@@ -197,7 +197,7 @@ class Collector:
             is_valid=np.empty((steps, num_envs), np.bool_),
             begins=np.empty((steps + 1, num_envs), np.bool_),
             masks=None if self.masks is None else np.ones((steps, *self.masks.shape), np.bool_),
-            first_states=policy.states if isinstance(policy, TorchPolicy) else None,
+            first_states=policy.first_states(),
         )
 
     def _note_masks(self, turn: Turn, masks: Array | None, rows: slice) -> None:
@@ -207,19 +207,6 @@ class Collector:
             self.masks[rows] = True if masks is None else masks
             if turn.rollout.masks is None:  # nobody had said anything until now
                 turn.rollout.masks = np.ones((len(turn.rollout.rewards), *self.masks.shape), np.bool_)
-
-    def _masks_of(self, info: dict[str, Any], num_envs: int) -> Array | None:
-        """Which actions are possible, where environments say so in ``info["action_mask"]``."""
-        masks = info.get("action_mask")
-        if masks is None:
-            return None
-        masks = np.asarray(masks).astype(np.bool_).reshape(num_envs, -1)
-        if masks.shape[1] != self._head.num_outputs:
-            raise ConfigurationError(
-                f"info['action_mask'] has {masks.shape[1]} entries for each environment, but there are "
-                f"{self._head.num_outputs} actions to choose from"
-            )
-        return self._head.with_a_way_out(masks)
 
 
 def _shortened(rollout: Rollout, steps: int) -> Rollout:

@@ -10,7 +10,7 @@
         videos/                        what it does, if asked for
 
 Ctrl-C stops after the update that is being made, and saves; a second one stops at once. What cannot be written (a full disk, a
-broken logger) is said, and training goes on.
+broken logger) is said, and training goes on. What is kept, and when, is said in ``keeping.py``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import signal
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,15 +26,16 @@ from typing import Any
 
 from shoal.ppo.config import PPOConfig, read_config
 from shoal.ppo.display import Display, open_display
+from shoal.ppo.keeping import Keeper
 from shoal.ppo.report import Report
-from shoal.ppo.saving import load, state_of, tensors_of
+from shoal.ppo.saving import load
 from shoal.ppo.trainer import PPOTrainer, resolved
 from shoal.ppo.video import check_that_it_can_be_filmed
 from shoal.runs import CheckpointNotSaved, Checkpoints, MetricsLog, RunFolder, draw_learning_curve, read_metrics
-from shoal.vector.errors import ConfigurationError, ShoalError
+from shoal.vector.errors import ConfigurationError, ShoalError, StateError
 
 CHANGEABLE = ("num_episodes", "total_steps", "backend", "num_workers", "parallel_start_method", "checkpoint_every",
-              "keep_checkpoints", "eval_every", "eval_episodes")  # fmt: skip
+              "keep_checkpoints", "eval_every", "eval_episodes", "eval_max_steps")  # fmt: skip
 """What may be another when a run is resumed, because results do not depend on it, or only where they end."""
 
 
@@ -51,13 +52,14 @@ def train(
     config = resolved(config)
     if record_video:
         check_that_it_can_be_filmed(config)
-    settings = config.model_dump(mode="json")
-    folder = (
-        RunFolder.create(root, config.env, "ppo", config.seed, settings)
-        if checkpoint_dir is None
-        else RunFolder.create_at(checkpoint_dir, settings)
-    )
     with PPOTrainer(config) as trainer:
+        # Only now: an environment that cannot be made leaves no folder behind.
+        settings = trainer.config.model_dump(mode="json")
+        folder = (
+            RunFolder.create(root, config.env, "ppo", config.seed, settings)
+            if checkpoint_dir is None
+            else RunFolder.create_at(checkpoint_dir, settings)
+        )
         return _run(trainer, folder, display, wandb, record_video, [])
 
 
@@ -66,12 +68,7 @@ def resume(
 ) -> Report:
     """Go on with a run from its last checkpoint, as if it had never been interrupted."""
     folder = RunFolder.open(path)
-    fixed = [name for name in changes if name not in CHANGEABLE]
-    if fixed:
-        raise ConfigurationError(
-            f"{', '.join(fixed)} cannot be changed when a run is resumed, because its results depend on it; "
-            f"what can be: {', '.join(CHANGEABLE)}"
-        )
+    check_that_they_can_be_changed(changes)
     config = PPOConfig.of({**read_config(folder.path / "config.yaml"), **changes})
     if record_video:
         check_that_it_can_be_filmed(config)
@@ -80,76 +77,114 @@ def resume(
         notes = [f"resumed at step {step:,}"]
         if problem := load(trainer, tensors, state):
             notes.append(problem)
+        for name, value in changes.items():
+            notes += _noted(folder, name, value)
         return _run(trainer, folder, display, wandb, record_video, notes)
+
+
+def check_that_they_can_be_changed(names: Iterable[str]) -> None:
+    """Refuse settings on which the results of a run depend that has begun with others."""
+    fixed = [name for name in names if name not in CHANGEABLE]
+    if fixed:
+        raise ConfigurationError(
+            f"{', '.join(fixed)} cannot be changed when a run is resumed, because its results depend on it; "
+            f"what can be: {', '.join(CHANGEABLE)}"
+        )
 
 
 def _run(
     trainer: PPOTrainer, folder: RunFolder, display: str, wandb: bool, record_video: bool, notes: list[str]
 ) -> Report:
     config = trainer.config
-    if folder.read_config().get("overlap") != config.overlap:
-        folder.note_setting("overlap", config.overlap)
-    checkpoints = Checkpoints(folder.path, keep_last=config.keep_checkpoints)
-    goal = replace(trainer.goal, folder=str(folder.path))
+    if trainer.is_done:
+        raise StateError(
+            f"the run in {folder.path} has reached its goal already: {_how_to_go_on(trainer, folder.path)}"
+        )
     with (
         MetricsLog(folder.path, wandb=wandb) as log,
-        open_display(goal, display) as screen,
+        open_display(replace(trainer.goal, folder=str(folder.path)), display) as screen,
         stop_when_asked(screen) as is_asked,
     ):
+        keeper = Keeper(trainer, folder, screen.note)
         log.resume_at(trainer.steps)
-        for note in notes:
+        for note in [*notes, *_noted(folder, "overlap", config.overlap)]:
             screen.note(note)
-        report, overlap = trainer.last_report, config.overlap
+        overlap = config.overlap
         while not trainer.is_done and not is_asked.is_set():
-            report = trainer.train_episode_vectorized()
+            try:
+                report = trainer.train_episode_vectorized()
+            except Exception as error:
+                keeper.after_error(error)
+                raise
             screen.update(report)
             log.write(report.steps, report.metrics())
-            if trainer.config.overlap != overlap:
+            if trainer.config.overlap != overlap:  # it is decided once, and kept with the run
                 overlap = trainer.config.overlap
-                _note_overlap(folder, overlap, screen)
+                for note in _noted(folder, "overlap", overlap):
+                    screen.note(note)
             if config.eval_every is not None and report.updates % config.eval_every == 0:
-                evaluation = trainer.evaluate()
-                screen.note(f"evaluation after {report.steps:,} steps: {evaluation}")
-                log.write(report.steps, {"charts/eval_return": evaluation.mean})
-                if record_video:
+                _evaluate(trainer, keeper, log, screen, is_asked)
+                if record_video and not is_asked.is_set():
                     _film(trainer, folder, screen)
-            if report.updates % config.checkpoint_every == 0:
-                _save(trainer, checkpoints, screen)
-        if report is None:
-            raise ShoalError(f"the run in {folder.path} has reached its goal already: give it more with --total-steps")
-        _save(trainer, checkpoints, screen)
+            keeper.after_update()
+        if trainer.last_report is None:
+            raise StateError("stopped before the first update: there is nothing to save")
+        try:
+            saved_in = keeper.at_the_end()
+        except CheckpointNotSaved:
+            screen.finish(trainer.last_report, "training is over, but its result could not be saved")
+            raise
         _draw(folder.path, config.env)
-        if record_video:
+        if record_video and not is_asked.is_set():
             _film(trainer, folder, screen)
-        ending = "stopped and saved" if is_asked.is_set() else "done"
-        screen.finish(
-            report, f"{ending}: shoal train --resume {folder.path} goes on, shoal eval {folder.path} evaluates"
-        )
-    return report
+        screen.finish(trainer.last_report, _ending(trainer, saved_in, is_stopped=not trainer.is_done))
+    return trainer.last_report
 
 
-def _note_overlap(folder: RunFolder, is_better: bool | None, screen: Display) -> None:
-    """It is decided once, and kept with the run."""
+def _ending(trainer: PPOTrainer, path: Path, *, is_stopped: bool) -> str:
+    """What has happened, and what can be done next."""
+    if is_stopped:
+        return f"stopped and saved: shoal train --resume {path} goes on, shoal eval {path} evaluates"
+    return f"done: shoal eval {path} evaluates; {_how_to_go_on(trainer, path)}"
+
+
+def _how_to_go_on(trainer: PPOTrainer, path: Path) -> str:
+    config = trainer.config
+    flag, goal = (
+        ("--num-episodes", config.num_episodes)
+        if config.num_episodes is not None and trainer.episodes >= config.num_episodes
+        else ("--total-steps", config.total_steps)
+    )
+    return f"shoal train --resume {path} {flag} {2 * (goal or 0)} goes on"
+
+
+def _noted(folder: RunFolder, name: str, value: Any) -> list[str]:
+    """Write a setting down where it is another; what went wrong with that, if anything."""
     try:
-        folder.note_setting("overlap", is_better)
+        if folder.read_config().get(name) != value:
+            folder.note_setting(name, value)
     except ShoalError as error:
-        screen.note(f"training goes on, but: {error}")
+        return [f"training goes on, but: {error}"]
+    return []
 
 
-def _save(trainer: PPOTrainer, checkpoints: Checkpoints, screen: Display) -> None:
-    report = trainer.last_report
-    score = None if report is None else report.mean_return
+def _evaluate(trainer: PPOTrainer, keeper: Keeper, log: MetricsLog, screen: Display, is_asked: threading.Event) -> None:
     try:
-        checkpoints.save(trainer.steps, tensors_of(trainer), state_of(trainer), score)
-    except CheckpointNotSaved as error:
-        screen.note(f"training goes on, but: {error}")
+        evaluation = trainer.evaluate(is_asked_to_stop=is_asked.is_set)
+    except Exception as error:  # of the environment's, which has nothing to do with those that are trained in
+        screen.note(f"there is no evaluation: {type(error).__name__}: {error}")
+        return
+    screen.note(f"evaluation after {trainer.steps:,} steps: {evaluation}")
+    if not is_asked.is_set():
+        log.write(trainer.steps, {"charts/eval_return": evaluation.mean})
+        keeper.note_evaluation(evaluation)
 
 
 def _film(trainer: PPOTrainer, folder: RunFolder, screen: Display) -> None:
     path = folder.path / "videos" / f"step-{trainer.steps}.mp4"
     try:
         evaluation = trainer.record(path)
-    except (ShoalError, OSError) as error:
+    except Exception as error:  # whatever an environment or a codec may raise, it is only the film
         screen.note(f"there is no film: {error}")
     else:
         screen.note(f"filmed an episode with return {evaluation.mean:.2f}: {path}")

@@ -30,8 +30,8 @@ def tensors_of(trainer: PPOTrainer) -> dict[str, torch.Tensor]:
     return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
 
 
-def state_of(trainer: PPOTrainer) -> dict[str, Any]:
-    """Counters, random numbers, what has been seen, and where environments are."""
+def state_of(trainer: PPOTrainer, lost: str | None = None) -> dict[str, Any]:
+    """Counters, random numbers, what has been seen, and where environments are, unless it is said why that is lost."""
     collector = trainer.collector
     return {
         "version": VERSION,
@@ -52,7 +52,7 @@ def state_of(trainer: PPOTrainer) -> dict[str, Any]:
             "begins": collector.begins,
             "masks": None if collector.masks is None else collector.masks.copy(),
         },
-        "environments": _environments_of(trainer),
+        "environments": _environments_of(trainer) if lost is None else {"kind": "new", "reason": lost},
     }
 
 
@@ -103,18 +103,21 @@ def _environments_of(trainer: PPOTrainer) -> dict[str, Any]:
 def _bring_back(trainer: PPOTrainer, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> str | None:
     saved, envs, collector = state["environments"], trainer.envs, trainer.collector
     trainer._begin()
-    reason = saved.get("reason")
+    reason = saved.get("reason", "they are of another kind than those that were saved")
+    is_back = False
     try:
         if saved["kind"] == "rows" and _are_rows(trainer):
             for number, its in enumerate(saved["states"]):
                 envs.call_on([number], "set_state", its)
+            is_back = True
         elif saved["kind"] == "state":
             envs.load_state_dict(saved["state"])
-        else:
-            return f"environments begin new episodes: {reason or 'they are of another kind than those that were saved'}"
+            is_back = True
     except ShoalError as error:
-        collector.begin(trainer.config.seed + trainer.steps)
-        return f"environments begin new episodes: {error}"
+        reason = str(error)
+    if not is_back:
+        collector.begin(trainer.config.seed + trainer.steps)  # not those with which the run began
+        return f"environments begin new episodes: {reason}"
     its_collector = state["collector"]
     collector.returns, collector.lengths = its_collector["returns"], its_collector["lengths"]
     collector.go_on_from(its_collector["observations"], its_collector["is_due"], its_collector["begins"])

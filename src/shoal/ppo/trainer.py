@@ -41,6 +41,7 @@ from shoal.ppo.rollout import Collector, Episode, Rollout
 from shoal.ppo.updating import Updater
 from shoal.ppo.video import env_with_pictures, filming
 from shoal.vector.batched import rows_maker
+from shoal.vector.caller import warn_caller
 from shoal.vector.cpus import usable_cpus
 from shoal.vector.errors import ConfigurationError, StateError
 from shoal.vector.making import factories_of, make
@@ -55,16 +56,23 @@ class PPOTrainer:
     """Trains a policy.
 
     Args:
-        config: what to train, and how.
-        envs: environments of one's own instead of those that the config names. They must have Gymnasium's NEXT_STEP autoreset.
+        config: what to train, and how: a :class:`PPOConfig`, or a mapping of settings.
+        envs: environments of one's own instead of those that the config names, which are closed with the trainer. They must
+            have Gymnasium's NEXT_STEP autoreset.
         settings: instead of a config, or to change one: ``PPOTrainer(env="CartPole-v1", n_envs=8, num_episodes=500)``.
     """
 
-    def __init__(self, config: PPOConfig | None = None, *, envs: ParallelEnv | None = None, **settings: Any) -> None:
-        config = PPOConfig.of(settings) if config is None else config.replaced(**settings)
+    def __init__(
+        self, config: PPOConfig | Mapping[str, Any] | None = None, *, envs: ParallelEnv | None = None, **settings: Any
+    ) -> None:
+        config = _config_of(config, settings)
+        if envs is not None:
+            config = _config_for(envs, config)
         self.config = config = resolved(config)
         self._device = _device(config.device)
+        self._has_own_envs = envs is not None
         self.envs = _make(config) if envs is None else envs
+        self._torch_threads_before = torch.get_num_threads()
         try:
             self._build()
         except BaseException:
@@ -83,6 +91,8 @@ class PPOTrainer:
             self.network = Network(self.encoder.shape, self.encoder.is_image, self.head, config).to(self._device)
         self.updater = Updater(self.network, self.head, config, self._device)
         scales = config.normalise_observations and not self.encoder.is_image
+        if config.normalise_observations and not scales:
+            warn_caller("normalise_observations has no effect on pictures, which are scaled by what their space says")
         self.scale = ObservationScale(self.encoder.shape) if scales else None
         self.reward_scale = RewardScale(envs.num_envs, config.gamma) if config.normalise_rewards else None
         self.collector = Collector(envs, self.encoder, self.head, np.random.default_rng(config.seed))
@@ -253,40 +263,90 @@ class PPOTrainer:
 
     # -- afterwards ------------------------------------------------------------------------------------------------------
 
-    def evaluate(self, episodes: int | None = None, seed: int | None = None) -> Evaluation:
+    def evaluate(
+        self,
+        episodes: int | None = None,
+        seed: int | None = None,
+        is_asked_to_stop: Callable[[], bool] = lambda: False,
+    ) -> Evaluation:
         """Play some episodes in a single environment, with the most likely actions."""
-        (factory,), _ = factories_of(find(self.config.env), 1, dict(self.config.env_kwargs))
-        return self._play(factory(), episodes or self.config.eval_episodes, seed)
+        if episodes is None:
+            episodes = self.config.eval_episodes
+        if episodes < 1:
+            raise ConfigurationError(f"episodes must be at least 1, got {episodes}")
+        return self._play(self._make_one(), episodes, seed, is_asked_to_stop=is_asked_to_stop)
 
     def record(self, path: Path, seed: int | None = None) -> Evaluation:
         """Film the first episode of an evaluation."""
-        env = env_with_pictures(self.config)
+        env = self._make_one() if self._has_own_envs else env_with_pictures(self.config)
         with filming(env, path) as look:
             return self._play(env, 1, seed, look)
 
+    def _make_one(self) -> gymnasium.Env[Any, Any]:
+        if self._has_own_envs:
+            env: gymnasium.Env[Any, Any] = self.envs.env_fns[0]()
+            return env
+        (factory,), _ = factories_of(find(self.config.env), 1, dict(self.config.env_kwargs))
+        return factory()
+
     def _play(
-        self, env: gymnasium.Env[Any, Any], episodes: int, seed: int | None, look: Callable[[], None] | None = None
+        self,
+        env: gymnasium.Env[Any, Any],
+        episodes: int,
+        seed: int | None,
+        look: Callable[[], None] | None = None,
+        is_asked_to_stop: Callable[[], bool] = lambda: False,
     ) -> Evaluation:
         policy = policy_of(self.network, self._device)
         if isinstance(policy, TorchPolicy) and self.network.memory is not None:
             policy.states = torch.zeros(1, self.network.memory.hidden_size, device=self._device)
         its_seed = self.config.seed if seed is None else seed
         try:
-            return evaluate(env, policy, self.encoder, self.head, self.scale, episodes, its_seed, look)
+            return evaluate(
+                env, policy, self.encoder, self.head, self.scale, episodes, its_seed, self.config.eval_max_steps, look,
+                is_asked_to_stop,
+            )  # fmt: skip
         finally:
             env.close()
 
     def close(self) -> None:
-        """Close the environments, and end the update's threads."""
-        self.updater.close()
+        """Close the environments, end the update's threads, and give torch those that it had."""
+        self._leave_torch()
         self.envs.close()
+
+    def _leave_torch(self) -> None:
+        self.updater.close()
+        torch.set_num_threads(self._torch_threads_before)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.updater.close()
+        self._leave_torch()
         self.envs.__exit__(*error)
+
+
+def _config_of(config: PPOConfig | Mapping[str, Any] | None, settings: Mapping[str, Any]) -> PPOConfig:
+    if isinstance(config, PPOConfig):
+        return config.replaced(**settings) if settings else config
+    if config is not None and not isinstance(config, Mapping):
+        raise ConfigurationError(
+            f"config must be a PPOConfig or a mapping of settings, got {config!r}; "
+            'single settings have names: PPOTrainer(env="CartPole-v1", num_episodes=500)'
+        )
+    return PPOConfig.of({**(config or {}), **settings})
+
+
+def _config_for(envs: Any, config: PPOConfig) -> PPOConfig:
+    """The same, for environments of one's own."""
+    if not isinstance(envs, ParallelEnv):
+        raise ConfigurationError(
+            f"envs must be environments that Shoal runs (shoal.make, shoal.ParallelEnv), got {type(envs).__name__}"
+        )
+    name = config.env
+    if "env" not in config.model_fields_set:
+        name = "your own environment" if envs.spec is None else envs.spec.id
+    return config.replaced(n_envs=envs.num_envs, env=name)
 
 
 def resolved(config: PPOConfig) -> PPOConfig:

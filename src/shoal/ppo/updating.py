@@ -47,10 +47,7 @@ class Updater:
                     break
         means = np.mean(said, axis=0) if said else np.zeros(len(SAID))
         if not np.isfinite(means).all():
-            raise StateError(
-                "training has diverged: the losses are no numbers any more. Rewards or observations may be too large "
-                "(normalise_rewards, normalise_observations), or learning_rate too high; the last checkpoint is older"
-            )
+            raise Diverged(_why_diverged(rollout))
         return {**dict(zip(SAID, means.tolist(), strict=True)), **_fit_of(samples)}
 
     def _prepare(self, rollout: Rollout, scale: ObservationScale | None, reward_scale: RewardScale | None) -> Samples:
@@ -62,7 +59,7 @@ class Updater:
         )
         rewards = rollout.rewards
         if reward_scale is not None:
-            rewards = reward_scale(rewards, rollout.terminated | rollout.truncated)
+            rewards = reward_scale(rewards, rollout.terminated | rollout.truncated, rollout.is_valid)
         advantages = advantages_of(
             rewards, values, rollout.terminated, rollout.truncated, config.gamma, config.gae_lambda
         )
@@ -82,6 +79,26 @@ class Updater:
     def close(self) -> None:
         """End what was begun."""
         self.learner.close()
+
+
+class Diverged(StateError):
+    """The weights are no numbers any more: they are not worth saving."""
+
+
+def _why_diverged(rollout: Rollout) -> str:
+    """What the environments gave, or what was made of it."""
+    for name, values in (("an observation", rollout.observations[:-1]), ("a reward", rollout.rewards)):
+        is_wrong = ~np.isfinite(values).reshape(len(values), rollout.rewards.shape[1], -1).all(axis=2)
+        if is_wrong.any():
+            step, env_index = np.argwhere(is_wrong)[0].tolist()
+            return (
+                f"environment {env_index} gave {name} that is not a finite number, {len(values) - step} steps ago, from which "
+                "nothing can be learned: repair the environment (shoal check finds such faults). The last checkpoint is older"
+            )
+    return (
+        "training has diverged: the losses are no numbers any more. Rewards or observations may be too large "
+        "(normalise_rewards, normalise_observations), or learning_rate too high; the last checkpoint is older"
+    )
 
 
 def _fit_of(samples: Samples) -> dict[str, float]:

@@ -46,7 +46,12 @@ def env_with_pictures(config: PPOConfig) -> gymnasium.Env[Any, Any]:
 
 def picture_of(env: gymnasium.Env[Any, Any]) -> Array:
     """What the environment looks like."""
-    picture = env.render()
+    try:
+        picture = env.render()
+    except Exception as error:
+        raise ConfigurationError(
+            f"--record-video needs pictures, and render() of {env} raised {type(error).__name__}: {error}"
+        ) from error
     if not isinstance(picture, np.ndarray) or picture.ndim != 3 or picture.shape[2] != 3:
         what = f"an array of shape {picture.shape}" if isinstance(picture, np.ndarray) else type(picture).__name__
         raise ConfigurationError(
@@ -63,10 +68,16 @@ def filming(env: gymnasium.Env[Any, Any], path: Path) -> Iterator[Callable[[], N
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}")
     writer: Any = None
+    height = width = 0
 
     def take_picture() -> None:
-        nonlocal writer
+        nonlocal writer, height, width
         picture = picture_of(env)
+        if writer is not None and picture.shape[:2] != (height, width):
+            raise ConfigurationError(
+                f"--record-video needs pictures of one size, and render() of {env} returned one of "
+                f"{picture.shape[0]} x {picture.shape[1]} after one of {height} x {width}"
+            )
         if writer is None:
             height, width = picture.shape[:2]
             fps = env.metadata.get("render_fps") or USUAL_FPS

@@ -20,7 +20,7 @@ from gymnasium.vector import AutoresetMode
 from shoal.vector.actions import ActionReader
 from shoal.vector.batch_slice import BatchSlice
 from shoal.vector.batched import MODES, rows_maker
-from shoal.vector.captures import dump_states, load_state, load_states
+from shoal.vector.captures import Captured, dump_states, load_states
 from shoal.vector.digests import Digester, add_loose
 from shoal.vector.failures import Failure
 from shoal.vector.layout import Arena, Rows, as_index, private_arena
@@ -131,18 +131,18 @@ class Runner:
                 self.slice.due.clear()
                 self.slice.due |= due & set(self.rows)  # a rehearsal has only some of them
                 self.slice.set_counters(counters, replay.first)
-            outcome.values.extend(self._play(replay).items())
+            outcome.values.extend(self._play(replay, Captured()).items())
         finally:
             IS_REPLAYING.reset(token)
             self.attach(attachment, arena)
 
-    def _play(self, replay: Replay) -> dict[int, str]:
+    def _play(self, replay: Replay, captured: Captured) -> dict[int, str]:
         """Do everything again; returns who came to something else, and where."""
         differing: dict[int, str] = {}
         for row, start in replay.starts.items():
             if start.past is not None:
-                self._follow(row, start.past)
-                differing.update(self._play(start.past.replay))
+                self._follow(row, start.past, captured)
+                differing.update(self._play(start.past.replay, captured))
             if start.lost is not None:
                 self.slice.interrupt(row, start)
         for number, redo in enumerate(replay.redo):
@@ -152,13 +152,13 @@ class Runner:
                 differing.setdefault(row, where)
         return differing
 
-    def _follow(self, row: int, past: Past) -> None:
+    def _follow(self, row: int, past: Past, captured: Captured) -> None:
         """Put a new environment in the place of another, and bring it to where its past begins."""
         place = row - self.rows.start
         self.slice.renew(row, self._recipe.env_fns[place], past)
         self.slice.due.discard(row)
         if past.replay.base is not None:
-            counters, due = load_state(self.slice.envs, place, past.replay.base, past.place)
+            counters, due = captured.load(self.slice.envs, place, past.replay.base, past.place)
             self.slice.set_counters_of(row, counters, past.place)
             if past.row in due:
                 self.slice.due.add(row)

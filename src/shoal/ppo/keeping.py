@@ -1,0 +1,100 @@
+"""What is kept of a run while it goes on: checkpoints, at the right moments.
+
+The best one is the one that did best in an evaluation. Where nothing is evaluated, it is the one with the best mean return of a
+hundred episodes: a lucky first episode is no record.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from shoal.ppo.evaluating import Evaluation
+from shoal.ppo.rollout import REMEMBERED_EPISODES
+from shoal.ppo.saving import state_of, tensors_of
+from shoal.ppo.trainer import PPOTrainer
+from shoal.runs import CheckpointNotSaved, Checkpoints, RunFolder
+from shoal.vector.errors import ShoalError
+
+
+class Keeper:
+    """Saves a trainer. A disk that refuses is reported and does not end the training."""
+
+    def __init__(self, trainer: PPOTrainer, folder: RunFolder, say: Callable[[str], None]) -> None:
+        self._trainer, self._folder, self._say = trainer, folder, say
+        self._checkpoints = Checkpoints(folder.path, keep_last=trainer.config.keep_checkpoints)
+        self._saved_updates: int | None = None
+        self._best_evaluation = -float("inf")
+
+    def note_evaluation(self, evaluation: Evaluation) -> None:
+        """Save what did better than ever before."""
+        if evaluation.mean > self._best_evaluation:
+            self._best_evaluation = evaluation.mean
+            self._try_to_save(evaluation.mean)
+
+    def after_update(self) -> None:
+        """Save every so often."""
+        if self._trainer.updates % self._trainer.config.checkpoint_every == 0:
+            self._try_to_save(self._mean_return())
+
+    def at_the_end(self) -> Path:
+        """Save for the last time, if need be somewhere else; returns the folder of the run in which it is.
+
+        Raises:
+            CheckpointNotSaved: there is no place for it.
+        """
+        if self._saved_updates == self._trainer.updates:
+            return self._folder.path
+        try:
+            self._save(self._checkpoints, self._mean_return())
+        except CheckpointNotSaved as error:
+            self._say(f"the last state could not be saved where it belongs: {error}")
+            return self._save_elsewhere(error)
+        return self._folder.path
+
+    def after_error(self, error: Exception) -> None:
+        """Something has ended the training in the middle of a rollout: keep what was learned until then."""
+        weights = self._trainer.network.parameters()
+        if not self._trainer.updates or not all(bool(torch.isfinite(weight).all()) for weight in weights):
+            return
+        if self._saved_updates != self._trainer.updates:
+            self._try_to_save(None, f"{type(error).__name__} ended the training in the middle of a rollout")
+
+    def _mean_return(self) -> float | None:
+        report, config = self._trainer.last_report, self._trainer.config
+        if report is None or config.eval_every is not None or report.episodes < REMEMBERED_EPISODES:
+            return None
+        return report.mean_return
+
+    def _try_to_save(self, score: float | None, lost: str | None = None) -> None:
+        if self._saved_updates == self._trainer.updates:
+            return
+        try:
+            self._save(self._checkpoints, score, lost)
+        except CheckpointNotSaved as error:
+            self._say(f"training goes on, but: {error}")
+
+    def _save(self, checkpoints: Checkpoints, score: float | None, lost: str | None = None) -> None:
+        trainer = self._trainer
+        checkpoints.save(trainer.steps, tensors_of(trainer), state_of(trainer, lost), score)
+        self._saved_updates = trainer.updates
+
+    def _save_elsewhere(self, problem: CheckpointNotSaved) -> Path:
+        """Training may have taken days. Where there is room for it, it is not lost."""
+        path = None
+        try:
+            path = Path(tempfile.mkdtemp(prefix="shoal-saved-"))
+            RunFolder.create_at(path, self._trainer.config.model_dump(mode="json"))
+            self._save(Checkpoints(path), None)
+        except (ShoalError, OSError) as error:
+            if path is not None:
+                shutil.rmtree(path, ignore_errors=True)
+            raise CheckpointNotSaved(
+                f"training is over, and what was learned since the last checkpoint could not be saved: {problem}\n"
+                f"  Nor could it in the folder for temporary files: {error}"
+            ) from error
+        return path
