@@ -45,6 +45,8 @@ bench: setup  ## Shoal beside its peers (makes a virtual environment of its own)
 	$(BIN)/python -m benchmarks.cage2
 	$(BIN)/python -m benchmarks.profiling
 	$(BIN)/python -m benchmarks.faults
+	$(BIN)/python -m benchmarks.training
+	$(BIN)/python -m benchmarks.training.cage2
 
 demo: setup  ## a rollout on every backend with the proof of sameness, then a policy that learns in about a minute
 	$(BIN)/shoal demo

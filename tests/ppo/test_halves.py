@@ -44,21 +44,28 @@ def test_it_is_decided_once_by_what_is_quicker() -> None:
             for took in seconds:
                 assert decided is None
                 tried.append(trial.is_overlapping)
-                decided = trial.take(envs, took)
+                decided = trial.take(envs, took, 0.3)
             assert tried == [False, False, True, False, True]
             assert decided is expected
+
+
+def test_a_policy_that_takes_no_time_is_not_worth_a_trial() -> None:
+    with shoal.make("CartPole-v1", 2, backend="threads") as envs:
+        trial = Trial()
+        assert trial.take(envs, 9.0, 0.5) is None  # the first one says nothing
+        assert trial.take(envs, 1.0, 0.02) is False
 
 
 def test_nothing_is_tried_in_a_single_process_or_before_it_is_known_where_environments_run() -> None:
     with shoal.make("CartPole-v1", 2, backend="auto") as envs:
         trial = Trial()
         for _ in range(10):
-            assert trial.take(envs, 1.0) is None
+            assert trial.take(envs, 1.0, 0.3) is None
             assert not trial.is_overlapping
         envs.reset(seed=0)
-        while trial.take(envs, 1.0) is None:
+        while trial.take(envs, 1.0, 0.3) is None:
             envs.step([0, 1])
-        assert trial.take(envs, 1.0) is False
+        assert trial.take(envs, 1.0, 0.3) is False
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,11 @@ def start(task: Task) -> Callable[[int], dict[str, Any]]:
         hidden_sizes=(settings.hidden, settings.hidden),
     )
 
+    # In the first rollouts it finds out where to run environments, and whether to act for halves of them. Both ways of doing
+    # that are tried then, so that they say nothing about the rest.
+    while trainer.config.overlap is None:
+        trainer.train_episode_vectorized()
+
     def train(rollouts: int) -> dict[str, Any]:
         shares: dict[str, float] = {}
         for _ in range(rollouts):

@@ -76,6 +76,8 @@ class Trial:
     PLAN = (False, False, True, False, True)
     """The first one is not counted: there, everything is new."""
     WORTH_IT = 0.97
+    LEAST_SHARE = 0.05
+    """Of the time. A policy that takes less can be hidden behind the environments without anybody noticing."""
 
     def __init__(self) -> None:
         self._seconds: list[float] = []
@@ -85,13 +87,15 @@ class Trial:
         """What to try next."""
         return self.PLAN[len(self._seconds)]
 
-    def take(self, envs: ParallelEnv, seconds_per_step: float) -> bool | None:
-        """How long it took. Returns what is better, once that is known."""
+    def take(self, envs: ParallelEnv, seconds_per_step: float, policy_share: float) -> bool | None:
+        """How long it took, and how much of that the policy. Returns what is better, once that is known."""
         if envs.plan.reason == UNDECIDED:
             return None  # they may yet move to other processes
         if not can_step_meanwhile(envs):
             return False
         self._seconds.append(seconds_per_step)
+        if len(self._seconds) == self.PLAN.index(True) and policy_share < self.LEAST_SHARE:
+            return False
         if len(self._seconds) < len(self.PLAN):
             return None
         counted = list(zip(self.PLAN, self._seconds, strict=True))[1:]

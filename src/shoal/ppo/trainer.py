@@ -164,7 +164,7 @@ class PPOTrainer:
         rollout = self.collector.collect(self._policy, num_steps, self.scale, episodes_wanted, bool(is_overlapping))
         if self._trial is not None:
             seconds = rollout.environment_seconds + rollout.policy_seconds
-            decided = self._trial.take(self.envs, seconds / len(rollout.rewards))
+            decided = self._trial.take(self.envs, seconds / len(rollout.rewards), rollout.policy_seconds / seconds)
             if decided is not None:
                 self.config, self._trial = self.config.replaced(overlap=decided), None
         return rollout
