@@ -46,6 +46,8 @@ class FirstReady(Tasked):
     """Sending environments off and receiving whoever is back."""
 
     _is_receiving: bool = False
+    _has_sent: bool = False
+    """Whether environments have ever been sent off, so that some may be under way."""
 
     def send(self, actions: Any, env_ids: Any = None) -> None:
         """Let these environments, or all of them, take a step each. Returns at once.
@@ -68,6 +70,7 @@ class FirstReady(Tasked):
             for worker, its in self._by_worker(rows).items()
         }
         with self._interrupts:
+            self._has_sent = True
             self._pool.send(Op.STEP_EACH, payloads)
             self._flights.depart(rows)
 
@@ -88,6 +91,7 @@ class FirstReady(Tasked):
         self._flights.check_departure(rows)
         resets = self._resets(rows, seed, options)
         with self._interrupts:
+            self._has_sent = True
             self._pool.send(Op.RESET_EACH, resets)
             self._begin_episodes(rows)
             self._flights.depart(rows, begins=True)

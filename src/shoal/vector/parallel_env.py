@@ -284,14 +284,12 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
     def step(self, actions: Any) -> Step:
         """Step all environments and wait for all of them."""
         way = self._short_way
-        if way is not None and self._pending is None and self._all_ready and not self._flights:
-            self._pending = "step"
+        if way is not None and self._pending is None and self._all_ready and not self._has_sent:
             try:
                 results = way.step(actions)
             except BaseException as error:
                 self._interrupted_by(error)
                 raise
-            self._pending = None
             if isinstance(results, Outcome):
                 return self._step_results(results)
             if results is not None:
