@@ -136,7 +136,8 @@ def test_evaluations_are_noted(capsys: pytest.CaptureFixture[str]) -> None:
     assert any("charts/eval_return" in line for line in read_metrics(folder))
 
 
-def test_control_c_saves_and_stops(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_control_c_and_job_schedulers_save_and_stop(number: signal.Signals, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "shoal.ppo.train", *QUICK, "--total-steps", "100000000", "--checkpoint-dir", "run"],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path,
@@ -145,7 +146,7 @@ def test_control_c_saves_and_stops(tmp_path: Path) -> None:
     deadline = time.monotonic() + 60
     while not (metrics.exists() and metrics.read_text().count("\n") >= 3) and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 0, said
     assert "stopping after this update" in said

@@ -9,7 +9,7 @@
         curve.png                      what it learned
         videos/                        what it does, if asked for
 
-Ctrl-C stops after the update that is being made, and saves; a second one stops at once. What cannot be written (a full disk, a
+Ctrl-C (or SIGTERM) stops after the update that is being made, and saves; a second one stops at once. What cannot be written (a full disk, a
 broken logger) is said, and training goes on. What is kept, and when, is said in ``keeping.py``.
 """
 
@@ -199,20 +199,25 @@ def _draw(folder: Path, title: str) -> None:
 
 @contextmanager
 def stop_when_asked(screen: Display) -> Iterator[threading.Event]:
-    """The first Ctrl-C is noted, the second one is as always."""
+    """The first Ctrl-C is noted, and so is the signal with which a job scheduler ends a program; the second is as always."""
     is_asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield is_asked
         return
-    before = signal.getsignal(signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def note(number: int, frame: Any) -> None:
+    def give_back() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def note(_number: int, _frame: Any) -> None:
         is_asked.set()
-        signal.signal(signal.SIGINT, before)
+        give_back()
         screen.note("stopping after this update; Ctrl-C again stops at once")
 
-    signal.signal(signal.SIGINT, note)
+    for number in before:
+        signal.signal(number, note)
     try:
         yield is_asked
     finally:
-        signal.signal(signal.SIGINT, before)
+        give_back()
