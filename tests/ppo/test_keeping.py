@@ -104,7 +104,7 @@ def test_a_result_that_has_no_place_in_its_folder_is_saved_elsewhere(
     said = capsys.readouterr().out
     assert "training goes on, but: the disk is full" in said
     assert "the last state could not be saved where it belongs: the disk is full" in said
-    found = re.search(r"shoal eval (\S+) evaluates", said)
+    found = re.search(r"^  shoal eval (\S+)$", said, re.MULTILINE)
     assert found is not None
     assert not list(Path("run", "checkpoints").glob("*"))
     assert main(["eval", found[1], "--episodes", "2", "--checkpoint", "last"]) == 0
@@ -123,7 +123,7 @@ def test_a_result_that_cannot_be_saved_anywhere_is_not_called_done(tmp_path: Pat
     assert "training is over, but its result could not be saved" in said
     assert "Nor could it in the folder for temporary files" in said
     assert "File too large" in said
-    assert "done:" not in said
+    assert "Done." not in said
     assert read_metrics(tmp_path / "run")[-1]["step"] >= 100
     assert not list(tmp_path.glob("shoal-saved-*"))
 
@@ -137,18 +137,22 @@ def test_an_environment_that_cannot_be_made_leaves_no_folder(capsys: pytest.Capt
 
 def test_a_run_that_was_given_more_to_do_remembers_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*TRAIN, "--env", "CartPole-v1", "--total-steps", "40"]) == 0
-    assert "shoal train --resume run --total-steps 80 goes on" in capsys.readouterr().out
+    assert "Done. To evaluate it, and to go on:\n  shoal eval run\n  shoal train --resume run --total-steps 80\n" in (
+        capsys.readouterr().out
+    )
     assert main(["train", "--resume", "run", "--total-steps", "120", "--display", "plain"]) == 0
     assert yaml.safe_load(Path("run", "config.yaml").read_text())["total_steps"] == 120
     capsys.readouterr()
     assert main(["train", "--resume", "run"]) == 1
     said = capsys.readouterr().err
-    assert "has reached its goal already: shoal train --resume run --total-steps 240 goes on" in " ".join(said.split())
+    assert "has reached its goal already; to go on: shoal train --resume run --total-steps 240" in " ".join(
+        said.split()
+    )
 
 
 def test_a_goal_in_episodes_is_given_more_episodes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*TRAIN, "--env", "CartPole-v1", "--num-episodes", "3"]) == 0
-    assert "--resume run --num-episodes 6 goes on" in capsys.readouterr().out
+    assert "--resume run --num-episodes 6\n" in capsys.readouterr().out
 
 
 def test_the_best_one_is_not_a_lucky_beginning() -> None:
@@ -227,7 +231,7 @@ def test_control_c_ends_an_evaluation_too(tmp_path: Path) -> None:
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 0, said
     assert "no episode was completed" in said
-    assert "stopped and saved" in said
+    assert "Stopped and saved." in said
     assert Checkpoints(tmp_path / "run").load("last").step > 0
 
 

@@ -150,7 +150,7 @@ def test_control_c_and_job_schedulers_save_and_stop(number: signal.Signals, tmp_
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 0, said
     assert "stopping after this update" in said
-    assert "stopped and saved" in said
+    assert "Stopped and saved." in said
     assert Checkpoints(tmp_path / "run").load("last").step > 0
 
 

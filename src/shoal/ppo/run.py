@@ -9,8 +9,8 @@
         curve.png                      what it learned
         videos/                        what it does, if asked for
 
-Ctrl-C (or SIGTERM) stops after the update that is being made, and saves; a second one stops at once. What cannot be written (a full disk, a
-broken logger) is said, and training goes on. What is kept, and when, is said in ``keeping.py``.
+Ctrl-C (or SIGTERM) stops after the update that is being made, and saves; a second one stops at once. What cannot be written (a
+full disk, a broken logger) is said, and training goes on. What is kept, and when, is said in ``keeping.py``.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _run(
     config = trainer.config
     if trainer.is_done:
         raise StateError(
-            f"the run in {folder.path} has reached its goal already: {_how_to_go_on(trainer, folder.path)}"
+            f"the run in {folder.path} has reached its goal already; to go on: {_more(trainer, folder.path)}"
         )
     with (
         MetricsLog(folder.path, wandb=wandb) as log,
@@ -143,19 +143,21 @@ def _run(
 
 def _ending(trainer: PPOTrainer, path: Path, *, is_stopped: bool) -> str:
     """What has happened, and what can be done next."""
-    if is_stopped:
-        return f"stopped and saved: shoal train --resume {path} goes on, shoal eval {path} evaluates"
-    return f"done: shoal eval {path} evaluates; {_how_to_go_on(trainer, path)}"
+    what, go_on = (
+        ("Stopped and saved", f"shoal train --resume {path}") if is_stopped else ("Done", _more(trainer, path))
+    )
+    return f"{what}. To evaluate it, and to go on:\n  shoal eval {path}\n  {go_on}"  # lines of their own, to be copied
 
 
-def _how_to_go_on(trainer: PPOTrainer, path: Path) -> str:
+def _more(trainer: PPOTrainer, path: Path) -> str:
+    """The command that goes on with a run that has reached its goal."""
     config = trainer.config
     flag, goal = (
         ("--num-episodes", config.num_episodes)
         if config.num_episodes is not None and trainer.episodes >= config.num_episodes
         else ("--total-steps", config.total_steps)
     )
-    return f"shoal train --resume {path} {flag} {2 * (goal or 0)} goes on"
+    return f"shoal train --resume {path} {flag} {2 * (goal or 0)}"
 
 
 def _noted(folder: RunFolder, name: str, value: Any) -> list[str]:
