@@ -11,6 +11,8 @@ from typing import Any
 from benchmarks.training.task import Task
 
 START_SECONDS, TURN_SECONDS = 180.0, 300.0
+QUIET_SECONDS = 0.03
+"""After a turn, until everybody's workers have gone to sleep."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Trainer:
         """Steps per second of a turn."""
         self._connection.send("train")
         seconds, self.told = self._ask(TURN_SECONDS)
+        time.sleep(QUIET_SECONDS)
         return self._steps / float(seconds)
 
     def _ask(self, patience: float) -> Any:

@@ -19,9 +19,12 @@ from rich.table import Table
 from benchmarks.throughput.calibration import Calibration, calibrate
 from benchmarks.throughput.machine import describe_machine, installed_versions
 from benchmarks.throughput.ratios import ratio_of_medians
+from benchmarks.throughput.watch import Watch
 from benchmarks.training.lineup import PEERS, SHOAL, Contestant, Trainer
 from benchmarks.training.task import CELLS, GROWTH, Cell, Task
 
+PATIENCE = 4.0
+"""Seconds to wait for a steady machine, for every turn."""
 TARGETS = {"Stable-Baselines3": 2.0, "single file": 1.5}
 LIMITS = {
     "environments": "the environments",
@@ -39,7 +42,9 @@ class Record:
     contestant: str
     library: str
     rates: list[float] = field(default_factory=list)
-    """Steps per second, one for each turn."""
+    """Steps per second, one for each turn, at the calibrated speed of the machine."""
+    unsteady: int = 0
+    """Turns that never met a steady machine."""
     told: dict[str, Any] = field(default_factory=dict)
     """What it said of itself, in the last turn."""
     problem: str | None = None
@@ -57,12 +62,12 @@ def main(arguments: Sequence[str]) -> None:
     machine, calibration = describe_machine(), calibrate()
     cells = [cell for cell in CELLS if cell.name in options.cells.split(",")]
     records: list[Record] = []
-    with console.status("measuring") as status:
+    with console.status("measuring") as status, Watch(calibration) as watch:
         for cell in cells:
-            found = measure(cell, (SHOAL, *PEERS), calibration, options.repeats, status.update)
+            found = measure(cell, (SHOAL, *PEERS), calibration, watch, options.repeats, status.update)
             console.print(comparison_table(cell, found))
             records += found
-        growth = [] if options.no_growth else measure_growth(calibration, options.repeats, status.update)
+        growth = [] if options.no_growth else measure_growth(calibration, watch, options.repeats, status.update)
     if growth:
         console.print(growth_table(growth))
     result = {
@@ -80,7 +85,12 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def measure(
-    cell: Cell, contestants: Sequence[Contestant], calibration: Calibration, repeats: int, say: Callable[[str], None]
+    cell: Cell,
+    contestants: Sequence[Contestant],
+    calibration: Calibration,
+    watch: Watch,
+    repeats: int,
+    say: Callable[[str], None],
 ) -> list[Record]:
     """Everybody at one task, by turns."""
     task = Task(cell, calibration.turns(cell.step_microseconds or 0.0))
@@ -97,7 +107,7 @@ def measure(
         for repeat in range(repeats):
             for trainer, record in zip(trainers, records, strict=True):
                 say(f"{cell.name}: turn {repeat + 1} of {repeats}, {record.contestant}")
-                _take_turn(trainer, record)
+                _take_turn(trainer, record, watch)
     finally:
         for trainer in trainers:
             if trainer is not None:
@@ -105,7 +115,7 @@ def measure(
     return records
 
 
-def measure_growth(calibration: Calibration, repeats: int, say: Callable[[str], None]) -> list[Record]:
+def measure_growth(calibration: Calibration, watch: Watch, repeats: int, say: Callable[[str], None]) -> list[Record]:
     """Shoal with one environment and with more, by turns."""
     tasks = [Task(cell, calibration.turns(cell.step_microseconds or 0.0)) for cell in GROWTH]
     records = [Record(task.cell.name, SHOAL.name, SHOAL.library) for task in tasks]
@@ -114,18 +124,20 @@ def measure_growth(calibration: Calibration, repeats: int, say: Callable[[str], 
         for repeat in range(repeats):
             for trainer, record in zip(trainers, records, strict=True):
                 say(f"more environments: turn {repeat + 1} of {repeats}, {record.cell}")
-                _take_turn(trainer, record)
+                _take_turn(trainer, record, watch)
     finally:
         for trainer in trainers:
             trainer.end()
     return records
 
 
-def _take_turn(trainer: Trainer | None, record: Record) -> None:
+def _take_turn(trainer: Trainer | None, record: Record, watch: Watch) -> None:
     if trainer is None or record.problem is not None:
         return
     try:
-        record.rates.append(trainer.rate())
+        rate = watch.steady_rate(trainer.rate, PATIENCE)
+        record.rates.append(rate.value)
+        record.unsteady += not rate.steady
         record.told = trainer.told
     except (RuntimeError, TimeoutError) as error:
         record.problem = str(error)
@@ -133,7 +145,7 @@ def _take_turn(trainer: Trainer | None, record: Record) -> None:
 
 def comparison_table(cell: Cell, records: Sequence[Record]) -> Table:
     """Everybody, and how many times as fast Shoal is."""
-    columns = ("", "steps a second", "lowest-highest", "Shoal is", "target")
+    columns = ("", "steps a second", "lowest-highest", "unsteady", "Shoal is", "target")
     table = _table(f"{cell.name}: the whole training loop, medians", columns)
     ours = next(record for record in records if record.library == SHOAL.library)
     best = {library: _best(records, library) for library in TARGETS}
@@ -151,7 +163,8 @@ def comparison_table(cell: Cell, records: Sequence[Record]) -> Table:
             target = f">= {wanted:.1f} x the better"
             style = "" if ours.median >= wanted * record.median else "yellow"
         spread = f"{min(record.rates):,.0f}-{max(record.rates):,.0f}"
-        table.add_row(record.contestant, f"{record.median:,.0f}", spread, times, target, style=style)
+        unsteady = f"{record.unsteady} of {len(record.rates)}"
+        table.add_row(record.contestant, f"{record.median:,.0f}", spread, unsteady, times, target, style=style)
     return table
 
 
@@ -187,7 +200,7 @@ def _table(title: str, columns: Sequence[str]) -> Table:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.training", description=__doc__)
-    parser.add_argument("--repeats", type=int, default=5, help="turns of everybody")
+    parser.add_argument("--repeats", type=int, default=9, help="turns of everybody")
     parser.add_argument("--cells", default=",".join(cell.name for cell in CELLS), help="comma-separated names")
     parser.add_argument("--no-growth", action="store_true", help="leave out the table of 1, 4, 8 and 16 environments")
     default = Path("benchmarks") / "results" / "training" / "training.json"
