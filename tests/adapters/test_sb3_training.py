@@ -59,7 +59,7 @@ def test_training_behind_vec_normalize_gives_the_same_policy(backend: str) -> No
     assert all(torch.equal(policies[0][key], policies[1][key]) for key in policies[0])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_ppo_learns_cart_pole_on_shared_memory() -> None:
     env = make_vec_env("CartPole-v1", 8, seed=0, backend="shm", num_workers=2)
     model = PPO("MlpPolicy", env, n_steps=64, batch_size=128, n_epochs=8, learning_rate=1e-3, seed=1, device="cpu")

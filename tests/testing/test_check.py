@@ -164,7 +164,11 @@ def test_a_hang_on_one_backend_is_named() -> None:
 @slow
 @pytest.mark.parametrize(
     ("where", "limits"),
-    [("make", {"call_timeout": 2.0}), ("reset", {"call_timeout": 2.0}), ("step", {"total_timeout": 8.0})],
+    [
+        pytest.param("make", {"call_timeout": 2.0}, marks=pytest.mark.soak),
+        ("reset", {"call_timeout": 2.0}),
+        ("step", {"total_timeout": 8.0}),
+    ],
     ids=["make", "reset", "step"],
 )
 def test_a_worker_that_hangs_is_ended(where: str, limits: dict[str, float], tmp_path: Path) -> None:
