@@ -210,6 +210,15 @@ def test_torch_has_its_threads_again_afterwards() -> None:
     with trainer_of(env="CartPole-v1", n_envs=2, total_steps=10, torch_threads=before + 1, backend="serial"):
         assert torch.get_num_threads() == before + 1
     assert torch.get_num_threads() == before
+    envs = shoal.make("CartPole-v1", 2, backend="serial")
+    with pytest.raises(RuntimeError), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shoal.ppo.trainer.Network", _broken)
+        PPOTrainer(total_steps=10, torch_threads=before + 1, envs=envs)
+    assert torch.get_num_threads() == before
+
+
+def _broken(*_: Any) -> None:
+    raise RuntimeError("no network today")
 
 
 def test_what_is_remembered_is_judged_as_it_was_when_it_acted() -> None:

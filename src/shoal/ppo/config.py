@@ -45,7 +45,8 @@ class PPOConfig(BaseModel):
 
     overlap: bool | None = None
     """Whether the policy acts for one half of the environments while the other half steps. By default, decided once: for
-    pictures and on other devices, it does; else both ways are tried in the first rollouts, of which the result is the same."""
+    pictures and on other devices, it does; else both ways are tried in the first rollouts, of which the result is the same,
+    unless the policy takes hardly any time."""
 
     num_episodes: int | None = Field(default=None, ge=1)
     """Stop when so many episodes are complete, over all environments."""

@@ -76,6 +76,7 @@ class PPOTrainer:
         try:
             self._build()
         except BaseException:
+            torch.set_num_threads(self._torch_threads_before)
             self.envs.close()
             raise
 
