@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import gc
 import os
 import threading
@@ -19,6 +20,8 @@ from shoal import ParallelEnv
 BACKENDS = ("serial", "threads", "pipes", "shm")
 PROCESS_BACKENDS = ("pipes", "shm")
 WAYS_TO_START = tuple((backend, method) for backend in PROCESS_BACKENDS for method in ("forkserver", "spawn", "fork"))
+SELDOM = (("pipes", "forkserver"), ("shm", "spawn"))
+"""Ways that ``make soak`` alone tries: without them, too, every backend and every start method has its turn."""
 
 # Without shrinking: an example here starts processes, and a failing one is small enough to read.
 settings.register_profile(
@@ -53,11 +56,27 @@ LONG = (
 """Where tests are thorough rather than quick."""
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile once what hundreds of processes import, since Python may have been told not to keep what it compiles."""
+    if not hasattr(config, "workerinput"):
+        for folder in ("src/shoal", "tests"):
+            compileall.compile_dir(config.rootpath / folder, quiet=2)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave to ``make test`` what takes long and seldom fails alone: whole programs, and every further way to start."""
     for item in items:
         if item.nodeid.startswith(LONG) or "spawn" in item.name or "forkserver" in item.name:
             item.add_marker(pytest.mark.slow)
+        if way_of(item) in SELDOM:
+            item.add_marker(pytest.mark.soak)
+
+
+def way_of(item: pytest.Item) -> tuple[object, ...]:
+    """The backend and the start method of a test that is there for several of both."""
+    values = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    both = values.get("way", (values.get("process_backend", values.get("name")), values.get("method")))
+    return both if isinstance(both, tuple) else ()
 
 
 def pytest_collection_finish() -> None:

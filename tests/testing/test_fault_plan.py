@@ -181,7 +181,9 @@ def test_a_step_that_kills_every_time_is_an_error_where_nothing_may_be_lost() ->
 @pytest.mark.parametrize("kind", ["kill", "raise"])
 def test_environments_that_can_never_be_made_again(process_backend: str, kind: Any) -> None:
     plan = FaultPlan([Fault("kill", env=0, step=2), Fault(kind, env=1, phase="construct", after=1, every_time=True)])
-    with ParallelEnv(plan.wrap(RamblingEnv, NUM_ENVS), backend=process_backend, num_workers=2) as envs:
+    with ParallelEnv(
+        plan.wrap(RamblingEnv, NUM_ENVS), backend=process_backend, num_workers=2, start_method="fork"
+    ) as envs:
         envs.reset(seed=5)
         observation, *_ = envs.step([0] * NUM_ENVS)
         before = observation.copy()

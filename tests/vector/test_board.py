@@ -30,7 +30,7 @@ class DawdlingEnv(CountingEnv):
 
 
 def dawdle(backend: str, pauses: list[float]) -> list[Any]:
-    with shoal.ParallelEnv([DawdlingEnv] * 3, backend=backend, num_workers=3) as envs:
+    with shoal.ParallelEnv([DawdlingEnv] * 3, backend=backend, num_workers=3, start_method="fork") as envs:
         results: list[Any] = [envs.reset(seed=1)]
         for pause in pauses:
             time.sleep(pause)
@@ -44,7 +44,9 @@ def test_a_caller_and_workers_that_sleep_at_odd_times_miss_nothing() -> None:
 
 
 def test_orders_and_messages_alternate_without_confusion() -> None:
-    with shoal.ParallelEnv([functools.partial(CountingEnv, 1000, False)] * 4, backend="shm", num_workers=2) as envs:
+    with shoal.ParallelEnv(
+        [functools.partial(CountingEnv, 1000, False)] * 4, backend="shm", num_workers=2, start_method="fork"
+    ) as envs:
         envs.reset(seed=0)
         for count in range(1, 200):
             envs.step([0, 0, 0, 0])
@@ -61,7 +63,7 @@ class TalkativeEnv(CountingEnv):
 
 
 def test_a_log_record_arrives_before_the_step_that_made_it_returns(caplog: pytest.LogCaptureFixture) -> None:
-    with shoal.ParallelEnv([TalkativeEnv], backend="shm", num_workers=1) as envs:
+    with shoal.ParallelEnv([TalkativeEnv], backend="shm", num_workers=1, start_method="fork") as envs:
         envs.reset(seed=0)
         for count in range(1, 20):
             envs.step([0])

@@ -108,7 +108,7 @@ class SecretiveEnv(CountingEnv):
 
 
 def test_an_info_that_cannot_be_sent_is_named_with_its_key(process_backend: str) -> None:
-    with ParallelEnv([counting(100), SecretiveEnv], backend=process_backend) as envs:
+    with ParallelEnv([counting(100), SecretiveEnv], backend=process_backend, start_method="fork") as envs:
         envs.reset()
         with pytest.raises(
             EnvContractError, match=r"its info cannot be sent to the caller's process: \['deep'\]\['lock'\]:"
@@ -136,7 +136,7 @@ def test_an_info_that_is_too_large_is_named(process_backend: str, monkeypatch: p
 
 
 def test_what_cannot_be_sent_to_one_worker_reaches_none(process_backend: str) -> None:
-    with ParallelEnv([counting(100)] * 2, backend=process_backend, num_workers=2) as envs:
+    with ParallelEnv([counting(100)] * 2, backend=process_backend, num_workers=2, start_method="fork") as envs:
         envs.reset()
         with pytest.raises(
             ConfigurationError, match=r"what was given to set_attr\(\) cannot be sent to a worker process: .*lock"
@@ -193,7 +193,7 @@ def test_a_worker_that_does_not_keep_to_the_protocol_is_reported(process_backend
 @pytest.mark.parametrize("env_fn", [BabblingEnv, BoastingEnv])
 def test_one_that_babbles_is_replaced(process_backend: str, env_fn: Any, tmp_path: Path) -> None:
     env_fns: list[Any] = [counting(100), functools.partial(env_fn, tmp_path / "babbled")]
-    with ParallelEnv(env_fns, backend=process_backend, num_workers=2) as envs:
+    with ParallelEnv(env_fns, backend=process_backend, num_workers=2, start_method="fork") as envs:
         found = rollout(envs, 30)
         assert envs.stats.restarts == 1
     assert (tmp_path / "babbled").exists()
@@ -203,7 +203,7 @@ def test_one_that_babbles_is_replaced(process_backend: str, env_fn: Any, tmp_pat
 
 def test_one_that_always_babbles_is_given_up() -> None:
     env_fns: list[Any] = [counting(100), BabblingEnv]
-    with ParallelEnv(env_fns, backend="pipes", num_workers=2) as envs:
+    with ParallelEnv(env_fns, backend="pipes", num_workers=2, start_method="fork") as envs:
         envs.reset()
         with pytest.raises(WorkerCrashLoop, match="has sent bytes that are not a message"):
             for _ in range(20):

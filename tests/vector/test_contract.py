@@ -282,7 +282,7 @@ def test_actions_may_be_a_list_and_stay_as_they_are(make: Make) -> None:
 
 def test_a_wait_that_times_out_can_be_repeated_and_gives_its_own_results(process_backend: str) -> None:
     """Gymnasium returns the previous step's results for ever after a timeout."""
-    with ParallelEnv([SlowEnv] * 2, backend=process_backend) as envs:
+    with ParallelEnv([SlowEnv] * 2, backend=process_backend, start_method="fork") as envs:
         envs.reset()
         envs.step_async([4, 0])
         with pytest.raises(
@@ -358,7 +358,7 @@ def test_environments_in_this_process_can_be_touched() -> None:
         assert envs.step([1, 1, 1])[1].tolist() == [1, -1, 1]
     with ParallelEnv([counting()] * 3, backend="threads", num_workers=2) as envs:
         assert len(envs.envs) == 3
-    with ParallelEnv([counting()] * 3, backend="shm") as envs:
+    with ParallelEnv([counting()] * 3, backend="shm", start_method="fork") as envs:
         with pytest.raises(AttributeError, match="live in other processes; use call"):
             _ = envs.envs
 

@@ -93,7 +93,9 @@ def test_an_exception_arrives_with_all_that_is_known(make_any_way: Make) -> None
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_any_exception_arrives(process_backend: str, make_error: Callable[[], BaseException], name: str) -> None:
-    with ParallelEnv([functools.partial(GrumpyEnv, make_error, at=1), counting(100)], backend=process_backend) as envs:
+    with ParallelEnv(
+        [functools.partial(GrumpyEnv, make_error, at=1), counting(100)], backend=process_backend, start_method="fork"
+    ) as envs:
         envs.reset()
         with pytest.raises(EnvError) as caught:
             envs.step([0, 0])
@@ -108,7 +110,9 @@ def test_any_exception_arrives(process_backend: str, make_error: Callable[[], Ba
 
 
 def test_a_keyboard_interrupt_of_the_environments_own_does_not_stop_a_worker(process_backend: str) -> None:
-    with ParallelEnv([functools.partial(GrumpyEnv, KeyboardInterrupt, at=1)], backend=process_backend) as envs:
+    with ParallelEnv(
+        [functools.partial(GrumpyEnv, KeyboardInterrupt, at=1)], backend=process_backend, start_method="fork"
+    ) as envs:
         envs.reset()
         with pytest.raises(EnvError, match="raised KeyboardInterrupt"):
             envs.step([0])

@@ -166,7 +166,7 @@ def test_random_numbers_that_nobody_can_repeat_are_found_out(process_backend: st
             observation, reward, *rest = super().step(action)
             return observation, reward + os.urandom(1)[0], *rest
 
-    with ParallelEnv([Fickle] * 2, backend=process_backend, num_workers=1) as envs:
+    with ParallelEnv([Fickle] * 2, backend=process_backend, num_workers=1, start_method="fork") as envs:
         envs.reset(seed=1)
         for _ in range(8):
             envs.step([1, 1])

@@ -36,7 +36,7 @@ def test_close_works_before_the_first_reset(way: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("terminate", [False, True])
 def test_close_during_a_pending_step_warns_and_ends(process_backend: str, terminate: bool) -> None:
-    envs = ParallelEnv([SlowEnv] * 2, backend=process_backend)
+    envs = ParallelEnv([SlowEnv] * 2, backend=process_backend, start_method="fork")
     envs.reset()
     envs.step_async([2, 2])
     with pytest.warns(UserWarning, match="Calling `close` while waiting for a pending call to `step` to complete"):
@@ -44,7 +44,7 @@ def test_close_during_a_pending_step_warns_and_ends(process_backend: str, termin
 
 
 def test_close_is_bounded_when_an_environment_hangs(process_backend: str, caplog: pytest.LogCaptureFixture) -> None:
-    envs = ParallelEnv([HangingEnv] * 2, backend=process_backend, num_workers=2)
+    envs = ParallelEnv([HangingEnv] * 2, backend=process_backend, num_workers=2, start_method="fork")
     envs.reset()
     envs.step_async([0, 4])
     with pytest.raises(TimeoutError):
@@ -67,7 +67,9 @@ def test_a_thread_that_hangs_is_left_behind_and_said(caplog: pytest.LogCaptureFi
 
 
 def test_environments_are_closed_by_close(backend: str, tmp_path: Path) -> None:
-    with ParallelEnv([lambda: NotingEnv(tmp_path / "closed")] * 3, backend=backend, num_workers=2) as envs:
+    with ParallelEnv(
+        [lambda: NotingEnv(tmp_path / "closed")] * 3, backend=backend, num_workers=2, start_method="fork"
+    ) as envs:
         envs.reset()
     assert (tmp_path / "closed").read_text() == "xxx"
 
@@ -76,7 +78,7 @@ def test_an_environment_that_raises_in_close_is_logged_and_the_others_are_closed
     backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     fns = [lambda: NotingEnv(tmp_path / "closed"), lambda: NotingEnv(tmp_path / "closed", grumpy=True)] * 2
-    ParallelEnv(fns, backend=backend, num_workers=1).close()
+    ParallelEnv(fns, backend=backend, num_workers=1, start_method="fork").close()
     assert (tmp_path / "closed").read_text() == "xx"
     assert caplog.text.count("an environment raised in close()") == 2
     assert "RuntimeError: not now" in caplog.text

@@ -177,7 +177,7 @@ def test_ctrl_c_gives_one_traceback_and_leaves_nothing(tmp_path: Path, method: s
 
 
 def test_a_wait_that_is_interrupted_can_be_resumed(process_backend: str) -> None:
-    with ParallelEnv([SlowEnv] * 2, backend=process_backend) as envs:
+    with ParallelEnv([SlowEnv] * 2, backend=process_backend, start_method="fork") as envs:
         envs.reset()
         timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
         timer.start()
@@ -208,7 +208,7 @@ class InterruptedEnv(CountingEnv):
 
 
 def test_a_forked_child_neither_uses_nor_harms_the_environments(process_backend: str) -> None:
-    with ParallelEnv([counting(100)] * 2, backend=process_backend) as envs:
+    with ParallelEnv([counting(100)] * 2, backend=process_backend, start_method="fork") as envs:
         envs.reset()
         pid = os.fork()
         if pid == 0:

@@ -218,7 +218,7 @@ def test_a_caller_that_waits_for_all_children_itself_is_told_what_can_be_known(m
 
 
 def test_workers_are_used_from_another_thread_while_ctrl_c_comes(process_backend: str) -> None:
-    with ParallelEnv([SlowEnv] * 2, backend=process_backend, num_workers=2) as envs:
+    with ParallelEnv([SlowEnv] * 2, backend=process_backend, num_workers=2, start_method="fork") as envs:
         envs.reset()
         rewards: list[float] = []
         thread = threading.Thread(target=lambda: rewards.extend(envs.step([1, 2])[1]))

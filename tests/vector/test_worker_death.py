@@ -46,11 +46,13 @@ def test_a_dead_worker_is_named_with_its_environment_and_signal(
 
 def test_a_worker_that_dies_while_making_environments_is_reported(process_backend: str) -> None:
     with pytest.raises(WorkerDied, match="was killed by SIGKILL while making environment 1"):
-        ParallelEnv([counting(), functools.partial(DyingEnv, "kill", "construct")], backend=process_backend)
+        ParallelEnv(
+            [counting(), functools.partial(DyingEnv, "kill", "construct")], backend=process_backend, start_method="fork"
+        )
 
 
 def test_a_worker_killed_while_idle_is_reported_at_the_next_step(process_backend: str) -> None:
-    envs = ParallelEnv([counting(100)] * 2, backend=process_backend, on_fault="raise")
+    envs = ParallelEnv([counting(100)] * 2, backend=process_backend, start_method="fork", on_fault="raise")
     envs.reset()
     os.kill(envs._pool.backend.pid(0), 9)  # type: ignore[attr-defined]
     with pytest.raises(WorkerDied, match="worker 0 .* was killed by SIGKILL"):

@@ -49,6 +49,8 @@ def test_a_batch_is_as_many_single_ones(backend: str, mode: AutoresetMode, num_w
         assert not isinstance(slices_of(envs)[0], BatchSlice)
         expected = rollout(envs, 200)
     workers: dict[str, Any] = {} if backend == "serial" else {"num_workers": num_workers}
+    if num_workers > 1:
+        workers["start_method"] = "fork"  # one alone starts afresh
     with shoal.make(FrozenLakeEnv, N, backend=backend, autoreset_mode=mode, **workers) as envs:
         if backend == "serial":
             assert isinstance(slices_of(envs)[0], BatchSlice)
@@ -69,7 +71,9 @@ def test_disabled_autoreset_leaves_resetting_to_the_caller(backend: str) -> None
 
     with ParallelEnv(singles(), backend="serial", autoreset_mode=AutoresetMode.DISABLED) as envs:
         expected = play(envs)
-    with shoal.make(FrozenLakeEnv, N, backend=backend, autoreset_mode=AutoresetMode.DISABLED) as envs:
+    with shoal.make(
+        FrozenLakeEnv, N, backend=backend, start_method="fork", autoreset_mode=AutoresetMode.DISABLED
+    ) as envs:
         assert not difference(play(envs), expected)
 
 
@@ -94,12 +98,16 @@ def test_as_they_come_with_tasks_and_partial_resets(backend: str, mode: Autorese
     for keywords in both:
         with ParallelEnv(singles(), backend="serial", autoreset_mode=mode, **keywords) as envs:
             expected = play(envs)
-        with shoal.make(FrozenLakeEnv, N, backend=backend, autoreset_mode=mode, **keywords) as envs:
+        with shoal.make(
+            FrozenLakeEnv, N, backend=backend, start_method="fork", autoreset_mode=mode, **keywords
+        ) as envs:
             assert not difference(in_order(play(envs)), in_order(expected))
 
 
 def test_rows_can_be_asked_and_set(backend: str) -> None:
-    with shoal.make("shoal/FrozenLake-v0", 3, backend=backend, render_mode="ansi", is_slippery=False) as envs:
+    with shoal.make(
+        "shoal/FrozenLake-v0", 3, backend=backend, start_method="fork", render_mode="ansi", is_slippery=False
+    ) as envs:
         envs.reset()
         envs.step([2, 1, 0])
         assert [text.count("[F]") for text in envs.call("render")] == [1, 1, 0]
@@ -109,9 +117,9 @@ def test_rows_can_be_asked_and_set(backend: str) -> None:
 
 
 def test_leases_work(backend: str) -> None:
-    with shoal.make(FrozenLakeEnv, N, backend=backend) as envs:
+    with shoal.make(FrozenLakeEnv, N, backend=backend, start_method="fork") as envs:
         expected = rollout(envs, 50)
-    with shoal.make(FrozenLakeEnv, N, backend=backend, copy=False, lease=2) as envs:
+    with shoal.make(FrozenLakeEnv, N, backend=backend, start_method="fork", copy=False, lease=2) as envs:
         envs.action_space.seed(7)
         held = [envs.reset(seed=7)[0]]
         for number in range(1, 51):
@@ -163,11 +171,11 @@ def test_a_lost_episode_is_truncated_and_the_others_go_on(process_backend: str) 
 
 
 def test_a_run_is_saved_resumed_and_branched(backend: str) -> None:
-    with shoal.make(FrozenLakeEnv, N, backend=backend, on_fault="restore") as envs:
+    with shoal.make(FrozenLakeEnv, N, backend=backend, start_method="fork", on_fault="restore") as envs:
         rollout(envs, 30)
         saved = envs.state_dict()
         expected = [envs.step(np.arange(N) % 4) for _ in range(20)]
-    with shoal.make(FrozenLakeEnv, N, backend=backend, on_fault="restore") as envs:
+    with shoal.make(FrozenLakeEnv, N, backend=backend, start_method="fork", on_fault="restore") as envs:
         envs.load_state_dict(saved)
         assert not difference([envs.step(np.arange(N) % 4) for _ in range(20)], expected)
         envs.fork(2, [0, 5])
@@ -284,7 +292,7 @@ class DriftEnv(WorldEnv):
 def test_actions_in_double_precision_are_those_of_the_space(backend: str, width: Any) -> None:
     actions = np.random.default_rng(0).uniform(-1, 1, (4, 3, 1)).astype(width)
     expected = actions.astype(np.float32).astype(np.float64).cumsum(axis=0)
-    with shoal.make(DriftEnv, 3, backend=backend) as envs:
+    with shoal.make(DriftEnv, 3, backend=backend, start_method="fork") as envs:
         envs.reset(seed=0)
         envs.step(actions[0].astype(np.float32))
         envs.reset(seed=0)
@@ -300,7 +308,7 @@ def test_actions_out_of_bounds_are_the_rules_business_together_and_alone() -> No
 
 
 def test_what_a_rule_raises_arrives_as_from_any_environment(backend: str) -> None:
-    with shoal.make(DriftEnv, 3, backend=backend) as envs:
+    with shoal.make(DriftEnv, 3, backend=backend, start_method="fork") as envs:
         envs.reset(seed=0)
         for _ in range(4):
             envs.step(np.zeros((3, 1), np.float32))
@@ -322,13 +330,13 @@ class ShapedEnv(FrozenLakeEnv):
 
 
 def test_who_overrides_what_an_environment_does_is_heard(backend: str) -> None:
-    with shoal.make(ShapedEnv, 3, backend=backend) as envs:
+    with shoal.make(ShapedEnv, 3, backend=backend, start_method="fork") as envs:
         envs.reset(seed=0)
         assert envs.step([0, 0, 0])[1].tolist() == [-0.01] * 3
 
 
 def test_different_worlds_in_one_pool(backend: str) -> None:
-    with shoal.EnvList([FrozenLakeEnv] * 3, backend=backend) as envs:
+    with shoal.EnvList([FrozenLakeEnv] * 3, backend=backend, start_method="fork") as envs:
         observations, _ = envs.reset(seed=0)
         assert observations == [0, 0, 0]
         results = envs.step([1, 2, 3])

@@ -28,7 +28,7 @@ def test_a_batch_is_as_many_single_games(backend: str, mode: AutoresetMode, choi
     singles = [functools.partial(Cage2Env, **choice) for _ in range(N)]
     with ParallelEnv(singles, backend="serial", autoreset_mode=mode) as envs:
         expected = rollout(envs, 70)
-    workers: dict[str, Any] = {} if backend == "serial" else {"num_workers": 2}
+    workers: dict[str, Any] = {} if backend == "serial" else {"num_workers": 2, "start_method": "fork"}
     with shoal.make("shoal/Cage2-v0", N, backend=backend, autoreset_mode=mode, **workers, **choice) as envs:
         found = rollout(envs, 70)
     assert sum(step[3].sum() for step in found[1:]) >= 2 * N, "episodes have ended"
