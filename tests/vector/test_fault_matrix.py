@@ -29,10 +29,10 @@ class VerboseEnv(WalkingEnv):
 
 
 class PanoramaEnv(Env):
-    """Its observation is 16 megabytes, so that writing it takes some time."""
+    """Its observation is 4 megabytes, so that writing it takes some time."""
 
     def __init__(self) -> None:
-        self.observation_space = spaces.Box(0, 255, (16, 2**20), np.uint8)
+        self.observation_space = spaces.Box(0, 255, (4, 2**20), np.uint8)
         self.action_space = spaces.Discrete(3)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
@@ -41,7 +41,7 @@ class PanoramaEnv(Env):
         return self._observe(), {}
 
     def _observe(self) -> Any:
-        return np.full((16, 2**20), self.steps % 256, np.uint8)
+        return np.full((4, 2**20), self.steps % 256, np.uint8)
 
     def step(self, action: Any) -> Any:
         self.steps += 1
@@ -60,7 +60,7 @@ def test_a_message_or_observation_that_is_torn_is_never_seen(process_backend: st
             pid = envs.worker_pids[number % 2]
             envs.step_async([number % 3, 1])
             # Somewhere in the step, the writing of its result, or the sending of its reply.
-            killer = threading.Timer(chance.uniform(0.0, 0.03), _kill, [pid])
+            killer = threading.Timer(chance.uniform(0.0, 0.01), _kill, [pid])
             killer.start()
             found = envs.step_wait()
             killer.join()
