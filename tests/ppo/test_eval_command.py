@@ -16,17 +16,7 @@ TRAIN = [
     "--checkpoint-dir", "run",
 ]  # fmt: skip
 Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture(autouse=True)
-def no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the learning curve, which is another test's business."""
-    monkeypatch.setattr("shoal.ppo.run.draw_learning_curve", lambda *_: None)
+pytestmark = pytest.mark.usefixtures("here", "no_picture")
 
 
 def train(*arguments: str) -> Path:

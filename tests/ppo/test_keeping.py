@@ -28,17 +28,7 @@ TRAIN = [
     "--display", "plain", "--checkpoint-dir", "run",
 ]  # fmt: skip
 HERE = "tests.ppo.test_keeping"
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture(autouse=True)
-def no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the learning curve, which is another test's business."""
-    monkeypatch.setattr("shoal.ppo.run.draw_learning_curve", lambda *_: None)
+pytestmark = pytest.mark.usefixtures("here", "no_picture")
 
 
 class Fragile(Aim):

@@ -19,11 +19,7 @@ from shoal.ppo.train import main as train_module
 from shoal.runs import Checkpoints, RunFolder, read_metrics
 
 QUICK = ["--env", "CartPole-v1", "--n-envs", "4", "--rollout-steps", "16", "--torch-threads", "1", "--display", "plain"]
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -13,11 +13,7 @@ from shoal.ppo.config import PPOConfig
 from shoal.runs import Checkpoints, RunFolder
 
 Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def settings(capsys: Capture, *arguments: str) -> dict[str, Any]:

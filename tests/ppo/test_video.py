@@ -18,9 +18,10 @@ from shoal.cli.main import main
 from shoal.ppo import PPOTrainer
 from shoal.runs import read_metrics
 from tests.ppo.test_needs import without
-from tests.ppo.test_run import fonts, here
+from tests.ppo.test_run import fonts
 
-__all__ = ["fonts", "here"]
+__all__ = ["fonts"]
+pytestmark = pytest.mark.usefixtures("here")
 
 TRAIN = [
     "train", "--env", "shoal/CartPole-v0", "--n-envs", "4", "--rollout-steps", "16", "--torch-threads", "1",
