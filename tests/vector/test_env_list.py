@@ -13,14 +13,33 @@ import shoal
 from shoal import EnvList
 from shoal.vector.tasks import Task
 from tests.comparing import difference
+from tests.conftest import WAYS_TO_START
 from tests.envs import CountingEnv, GrumpyEnv, TextEnv, WalkingEnv, counting
 
 Make = Callable[..., EnvList]
 
 
+@pytest.fixture(
+    params=[
+        ("serial", None),
+        ("threads", None),
+        *(pytest.param(way, marks=() if way[1] == "fork" else pytest.mark.soak) for way in WAYS_TO_START),
+    ],
+    ids=lambda way: "-".join(filter(None, way)),
+)
+def make_list(request: pytest.FixtureRequest) -> Iterator[Make]:
+    """A factory of lists of environments on every backend, closed at the end. Workers are forked, but in ``make soak``."""
+    name, method = request.param
+    yield from _maker({"backend": name, "start_method": method})
+
+
 @pytest.fixture
-def make_list(way: dict[str, Any]) -> Iterator[Make]:
+def make_list_any_way(way: dict[str, Any]) -> Iterator[Make]:
     """A factory of lists of environments on every backend and start method, closed at the end."""
+    yield from _maker(way)
+
+
+def _maker(way: dict[str, Any]) -> Iterator[Make]:
     made: list[EnvList] = []
 
     def make(env_fns: Any, **keywords: Any) -> EnvList:
@@ -32,8 +51,8 @@ def make_list(way: dict[str, Any]) -> Iterator[Make]:
         envs.close()
 
 
-def test_worlds_with_nothing_in_common_share_a_pool(make_list: Make) -> None:
-    envs = make_list([WalkingEnv, TextEnv, counting(2)])
+def test_worlds_with_nothing_in_common_share_a_pool(make_list_any_way: Make) -> None:
+    envs = make_list_any_way([WalkingEnv, TextEnv, counting(2)])
     lone = [WalkingEnv(), TextEnv(), CountingEnv(2)]
     assert [type(space).__name__ for space in envs.observation_spaces] == ["Box", "Text", "Box"]
     assert envs.action_spaces == [env.action_space for env in lone]
@@ -77,13 +96,13 @@ def test_a_turn_is_several_actions_in_one_message(make_list: Make) -> None:
     assert infos[0]["count"] == 2
 
 
-def test_a_turn_is_whatever_the_caller_makes_of_it(make_list: Make) -> None:
+def test_a_turn_is_whatever_the_caller_makes_of_it(make_list_any_way: Make) -> None:
     def twice(env: Any, word: str) -> Any:
         env.step(0)
         observation, *rest, info = env.step(1)
         return observation, *rest, {**info, "word": word.upper()}
 
-    envs = make_list([counting(9)] * 2, turn=twice)
+    envs = make_list_any_way([counting(9)] * 2, turn=twice)
     envs.reset(seed=0)
     results = envs.step(["up", "down"])
     assert [info["word"] for info in results.infos] == ["UP", "DOWN"]
