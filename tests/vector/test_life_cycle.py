@@ -132,7 +132,7 @@ WAYS_TO_CYCLE = [*WAYS_TO_START, ("threads", None), ("serial", None)]
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "method"), WAYS_TO_CYCLE)
 def test_many_cycles_leave_no_trace(name: str, method: str | None) -> None:
-    check_cycles(name, method, 5 if method in ("spawn", "forkserver") else 40)
+    check_cycles(name, method, 3 if method in ("spawn", "forkserver") else 40)
 
 
 @pytest.mark.soak
