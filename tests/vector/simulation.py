@@ -71,6 +71,8 @@ class SimulatedBackend:
         self._attached = False
         self._generation = 0
         self._workers: dict[int, SimulatedWorker] = {}
+        self._told: list[Event] = []
+        """What has happened and was not asked for yet."""
         self.accidents: list[str] = []
 
     # -- time --------------------------------------------------------------------------------------------------------
@@ -117,7 +119,35 @@ class SimulatedBackend:
             else:
                 worker.queue.append((None, command))
 
+    @property
+    def steps_at_once(self) -> bool:
+        return self._chance.random() < 0.5
+
+    def order_step(self, commands: Sequence[Addressed]) -> None:
+        self.post(commands)
+
+    def finish_step(self, sequence: int) -> bool:
+        """Sometimes all are done already; often somebody is not, has more to tell, or never will be."""
+        while any(worker.queue for worker in self._workers.values()) and self._chance.random() < 0.9:
+            events = self._go_on(0.01)
+            if not events:
+                break
+            self._told.extend(events)
+        answers = {event.worker: event for event in self._told if isinstance(event, Reply)}
+        if len(answers) < self.num_workers or len(answers) < len(self._told):
+            return False
+        if any(event.sequence != sequence or any(event.outcome) for event in answers.values()):
+            return False
+        self._told.clear()
+        return True
+
     def poll(self, timeout: float | None, arrivals: int = 1) -> list[Event]:
+        if self._told:
+            told, self._told = self._told, []
+            return told
+        return self._go_on(timeout)
+
+    def _go_on(self, timeout: float | None) -> list[Event]:
         self._now += self._chance.expovariate(1000)
         dead = [worker for worker in self._workers.values() if worker.is_dead and not worker.is_buried]
         if dead:

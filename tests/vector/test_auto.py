@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 import shoal
 from shoal.vector import step_clock, trial, wording
 from shoal.vector.backends import make_backend
 from shoal.vector.backends.serial import SerialBackend
 from shoal.vector.forecast import Measured, forecasts, slowness
+from shoal.vector.partition import by_cost, longest_share, partition
 from shoal.vector.supervisor import Supervisor
 from shoal.vector.trial import Verdict
 from tests.comparing import difference, rollout
@@ -33,6 +36,7 @@ NOW = [0.0, 0.0, 0.0, 0.0]
 @pytest.fixture(autouse=True)
 def _made_up_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_clock, "_now", lambda: step_clock.Moment(*NOW))
+    monkeypatch.setattr(step_clock, "_wall", lambda: NOW[0])
 
 
 class CostlyEnv(WalkingEnv):
@@ -296,6 +300,56 @@ def test_coroutines_that_compute_much_move_to_workers() -> None:
     data = measured(64, 0, seconds=20e-3, waiting_seconds=5e-3, overlaps=True)
     choice = Verdict(data, forecasts(data, 2)).choice
     assert (choice.backend, choice.threads_per_worker) == ("shm", 1)
+
+
+@pytest.mark.parametrize(("slow", "sizes"), [(0, [1, 7]), (1, [2, 6]), (7, [7, 1])])
+def test_who_is_slower_than_the_others_shares_a_worker_with_fewer(slow: int, sizes: list[int]) -> None:
+    costs = [3e-3 if place == slow else 3e-4 for place in range(8)]
+    env_fns = [functools.partial(CostlyEnv, cost) for cost in costs]
+    with shoal.ParallelEnv(env_fns) as envs:
+        found = play_until_decided(envs)
+        pids = envs.call(pid_of)
+        assert [pids.count(pid) for pid in dict.fromkeys(pids)] == sizes
+        assert "Steps of single environments take 300 µs to 3 ms" in envs.plan.reason
+        assert f"shares that take equally long: {sizes[0]}, {sizes[1]} environments." in envs.plan.reason
+    assert not difference(found, same_played({}, 8, len(found) - 1))
+
+
+def pid_of(env: Any) -> int:
+    return os.getpid()
+
+
+def test_what_varies_by_chance_is_shared_out_evenly() -> None:
+    random = np.random.default_rng(0)
+    for _ in range(200):
+        steps = [tuple(random.exponential(3e-4, size=32).tolist()) for _ in range(5)]
+        data = measured(32, 300, single_steps=steps)
+        choice = next(way for way in forecasts(data, 2) if way.backend == "shm")
+        assert not choice.step_costs
+
+
+def test_too_few_steps_say_nothing_about_single_environments() -> None:
+    steps = [(3e-3, *[3e-4] * 7)] * 4
+    assert not forecasts(measured(8, 600, single_steps=steps), 2)[0].step_costs
+    assert forecasts(measured(8, 600, single_steps=[*steps, *steps]), 2)[0].step_costs
+
+
+@given(
+    costs=st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=60),
+    num_workers=st.integers(1, 20),
+    stays=st.sets(st.integers(0, 59), max_size=3),
+)
+def test_everybody_has_neighbours_and_nobody_is_left_out(costs: list[float], num_workers: int, stays: set[int]) -> None:
+    local = {row for row in stays if row < len(costs)}
+    assume(len(local) < len(costs))
+    num_workers = min(num_workers, len(costs) - len(local))
+    shares = partition(len(costs), num_workers, local, costs)
+    assert [row for share in shares for row in share.rows] == list(range(len(costs)))
+    assert {row for share in shares if share.is_local for row in share.rows} == local
+    if not local:
+        bounds = by_cost(costs, num_workers)
+        assert len(shares) == num_workers
+        assert longest_share(costs, bounds) <= 1 / num_workers + max(costs) * num_workers / sum(costs)
 
 
 def test_a_slow_machine_makes_signals_slow_too() -> None:

@@ -108,7 +108,11 @@ class Deciding(Branching):
             choice = verdict.choice
             threads = choice.threads_per_worker if choice.threads_per_worker > 1 else None
             engine = replace(
-                self._asked, backend=choice.backend, num_workers=choice.num_workers, threads_per_worker=threads
+                self._asked,
+                backend=choice.backend,
+                num_workers=choice.num_workers,
+                threads_per_worker=threads,
+                step_costs=choice.step_costs,
             )
             self._move(engine, verdict.reason)
 

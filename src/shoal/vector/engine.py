@@ -34,6 +34,8 @@ class Engine:
     max_worker_episodes: int | None = None
     replayable: bool | None = None
     in_process: Sequence[int] = ()
+    step_costs: tuple[float, ...] = ()
+    """Not a keyword, but what ``backend="auto"`` has found."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,10 @@ from __future__ import annotations
 import math
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from shoal.vector.partition import by_cost, by_number, longest_share
 
 SIGNAL_SECONDS = 45e-6
 """To ask worker processes for a step and to hear that they are done."""
@@ -30,6 +33,8 @@ THREAD_SECONDS = 20e-6
 MAX_THREADS = 256
 ORDINARY_SECONDS = 25e-6
 """What the loop in :func:`slowness` takes there."""
+WORTH_DIVIDING, NEARLY_ALL, ENOUGH_TO_DIVIDE = 0.92, 0.8, 5
+"""If the busiest worker's time becomes so much shorter in so many of at least so many steps, shares may be unequal."""
 WAITING = 0.5
 """Steps that wait for longer than this share of their time are worth a thread each."""
 
@@ -49,6 +54,8 @@ class Measured:
     """How many environments had one."""
     overlaps: bool = False
     """Whether the environments have waited at the same time, so that all of ``waiting_seconds`` were of each."""
+    single_steps: Sequence[tuple[float, ...]] = ()
+    """How long each environment took, step by step, where that is known."""
 
     @property
     def waits(self) -> bool:
@@ -66,6 +73,8 @@ class Forecast:
     overhead: float
     """The part of it that is not environments' steps."""
     threads_per_worker: int = 1
+    step_costs: tuple[float, ...] = ()
+    """By which shares are divided, if they should not have equally many environments."""
 
 
 def slowness() -> float:
@@ -89,6 +98,9 @@ def _shm(measured: Measured, cpus: int, slowness: float) -> Forecast:
     workers = min(cpus, measured.num_envs)
     most = math.ceil(measured.num_envs / workers)
     share, threads = most / measured.num_envs, 1
+    costs: tuple[float, ...] = ()
+    if len(measured.single_steps) >= ENOUGH_TO_DIVIDE and workers > 1 and not measured.waits:
+        share, costs = _longest_share(measured.single_steps, workers)
     steps = share * measured.seconds
     if measured.overlaps:
         steps = measured.waiting_seconds + share * (measured.seconds - measured.waiting_seconds)
@@ -104,4 +116,15 @@ def _shm(measured: Measured, cpus: int, slowness: float) -> Forecast:
         + measured.infos * INFO_SECONDS
         + (most * THREAD_SECONDS if threads > 1 else 0.0)
     )
-    return Forecast("shm", workers, steps + overhead, overhead, threads)
+    return Forecast("shm", workers, steps + overhead, overhead, threads, costs)
+
+
+def _longest_share(steps: Sequence[tuple[float, ...]], workers: int) -> tuple[float, tuple[float, ...]]:
+    """The busiest worker's part of the work, and the costs by which to divide it if that makes a difference."""
+    costs = tuple(map(statistics.median, zip(*steps, strict=True)))
+    even, uneven = by_number(len(costs), workers), by_cost(costs, workers)
+    # Steps vary by chance, too. So shares that suit the typical step must have suited nearly every step.
+    won = [longest_share(step, uneven) < WORTH_DIVIDING * longest_share(step, even) for step in steps]
+    if sum(won) < NEARLY_ALL * len(steps):
+        return longest_share(costs, even), ()
+    return longest_share(costs, uneven), costs

@@ -10,19 +10,23 @@ the first one's), and arrays of different shapes become objects (not an exceptio
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from shoal.vector.layout import Array, Rows, as_index
 
+Column = Array | list[str]
+"""One value for each environment: plain numbers, arrays of one shape stacked, or texts."""
+
 
 class Columns(NamedTuple):
     """The infos of many environments that were stepped together: for each name one value for each of them."""
 
     rows: Rows
-    values: dict[str, Array]
+    values: dict[str, Any]
+    """Of each name a :data:`Column`."""
 
 
 EnvInfo = tuple[int, dict[str, Any]] | Columns
@@ -35,30 +39,89 @@ def by_environment(env_infos: Iterable[EnvInfo]) -> dict[int, dict[str, Any]]:
     """Every environment's own info."""
     infos: dict[int, dict[str, Any]] = {}
     for entry in env_infos:
-        if isinstance(entry, Columns):
-            for place, row in enumerate(entry.rows):
-                info = {name: values[place].item() for name, values in entry.values.items()}
-                infos[row] = infos.get(row, {}) | info
-        else:
-            row, info = entry
+        own = zip(entry.rows, _one_by_one(entry), strict=True) if isinstance(entry, Columns) else [entry]
+        for row, info in own:
             infos[row] = infos[row] | info if row in infos else info
     return infos
+
+
+def _one_by_one(columns: Columns) -> Iterator[dict[str, Any]]:
+    values = [
+        column if isinstance(column, list) else column.tolist() if column.ndim == 1 else list(column)
+        for column in columns.values.values()
+    ]
+    for own in zip(*values, strict=True):
+        yield dict(zip(columns.values, own, strict=True))
+
+
+def in_columns(rows: Rows, infos: Sequence[dict[str, Any]]) -> Columns | None:
+    """The infos of these environments as columns that share nothing with them; ``None`` unless they are alike and simple.
+
+    Where this is done beside the environments, the caller has less to read and to sort, and :func:`batch_infos` gives the
+    same in the end.
+    """
+    names = tuple(infos[0])
+    if not names or not all(map(_is_plain_name, names)) or any(tuple(info) != names for info in infos):
+        return None
+    columns: dict[str, Column] = {}
+    for name, values in zip(names, zip(*(info.values() for info in infos), strict=True), strict=True):
+        column = _column(values)
+        if column is None:
+            return None
+        columns[name] = column
+    return Columns(rows, columns)
+
+
+def _is_plain_name(name: Any) -> bool:
+    """Not one that is treated specially, or looks like that of a mask."""
+    return type(name) is str and name != "final_obs" and not name.startswith("_")
+
+
+def _column(values: tuple[Any, ...]) -> Column | None:
+    kinds = set(map(type, values))
+    if len(kinds) > 1:
+        return None
+    (kind,) = kinds
+    if kind is float or kind is bool:
+        return np.array(values, kind)
+    if kind is str:
+        return list(values)
+    if kind is int:
+        try:
+            return np.array(values, np.int64)
+        except OverflowError:
+            return None
+    if kind is np.ndarray:
+        shape, dtype = values[0].shape, values[0].dtype
+        if shape and dtype.kind in "biufc" and all(each.shape == shape and each.dtype == dtype for each in values):
+            return np.array(values)
+    return None
 
 
 def batch_infos(env_infos: Sequence[EnvInfo], num_envs: int) -> dict[str, Any]:
     """The infos of one step or reset as one dictionary."""
     if not env_infos:
         return {}
-    if len(env_infos) == 1 and isinstance(env_infos[0], Columns):
-        return _batch_columns([env_infos[0]], num_envs)
     columns = [entry for entry in env_infos if isinstance(entry, Columns)]
     others = [entry for entry in env_infos if not isinstance(entry, Columns)]
     if not columns:
         return _batch_each(others, num_envs)
     names = {name for entry in columns for name in entry.values}
-    if any(not names.isdisjoint(info) for _, info in others):
+    if any(not names.isdisjoint(info) for _, info in others) or not _fit(columns):
         return _batch_each(list(by_environment(env_infos).items()), num_envs)
     return {**_batch_columns(columns, num_envs), **_batch_each(others, num_envs)}
+
+
+def _fit(columns: list[Columns]) -> bool:
+    """Whether what has the same name is of the same kind."""
+    if len(columns) == 1:
+        return True
+    kinds: dict[str, set[Any]] = {}
+    for _, values in columns:
+        for name, column in values.items():
+            kind = list if isinstance(column, list) else (column.dtype, column.shape[1:])
+            kinds.setdefault(name, set()).add(kind)
+    return all(len(found) == 1 for found in kinds.values())
 
 
 def num_informed(infos: dict[str, Any]) -> int:
@@ -70,14 +133,19 @@ def num_informed(infos: dict[str, Any]) -> int:
 def _batch_columns(columns: list[Columns], num_envs: int) -> dict[str, Any]:
     batched: dict[str, Any] = {}
     for rows, values in columns:
-        for name, array in values.items():
-            if len(rows) == num_envs and isinstance(rows, range):
-                batched[name], batched[f"_{name}"] = array, np.ones(num_envs, np.bool_)
-                continue
+        for name, column in values.items():
+            if isinstance(column, list):
+                shape: tuple[int, ...] = ()
+                dtype, empty = np.dtype(object), None
+            else:
+                shape, dtype, empty = column.shape[1:], column.dtype, 0
+                if len(rows) == num_envs and isinstance(rows, range):
+                    batched[name], batched[f"_{name}"] = column, np.ones(num_envs, np.bool_)
+                    continue
             if name not in batched:
-                batched[name] = np.zeros((num_envs, *array.shape[1:]), array.dtype)
+                batched[name] = np.full((num_envs, *shape), empty, dtype)
                 batched[f"_{name}"] = np.zeros(num_envs, np.bool_)
-            batched[name][as_index(rows)], batched[f"_{name}"][as_index(rows)] = array, True
+            batched[name][as_index(rows)], batched[f"_{name}"][as_index(rows)] = column, True
     return batched
 
 

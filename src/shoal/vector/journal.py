@@ -123,9 +123,14 @@ class Journal:
         for event in came:
             one.note_answer(event.worker)
         if not one.num_waiting:
-            self.rounds.finish_step(self._results_now())
-            del self._open[one.sequence]
+            self.finish_step()
         return True
+
+    def finish_step(self) -> None:
+        """Everybody has answered the ordinary step."""
+        assert self.rounds.under_way is not None
+        del self._open[self.rounds.under_way.sequence]
+        self.rounds.finish_step(self._results_now())
 
     def answer(self, worker: int, sequence: int, failures: Sequence[Failure]) -> bool:
         """A worker has answered as a whole; returns whether nobody has anything to answer any more."""

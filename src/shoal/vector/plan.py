@@ -7,7 +7,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,6 +39,8 @@ class Plan:
     """How many environments of one worker are at work at the same time."""
     local_envs: tuple[int, ...] = ()
     """Environments that stay in the caller's process while the others run in workers."""
+    step_costs: tuple[float, ...] = field(default=(), repr=False)
+    """Seconds of a step of each environment, where shares take equally long; else they are equally large."""
 
 
 def make_plan(num_envs: int, engine: Engine) -> Plan:
@@ -77,7 +79,7 @@ def make_plan(num_envs: int, engine: Engine) -> Plan:
             method = known
     if method == "fork" and needs_processes(backend):
         _warn_of_fork()
-    return Plan(backend, workers, method, reason, threads, local)
+    return Plan(backend, workers, method, reason, threads, local, engine.step_costs if needs_processes(backend) else ())
 
 
 def _choose(num_envs: int, num_workers: int | None) -> tuple[str, str]:

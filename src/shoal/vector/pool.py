@@ -26,6 +26,7 @@ from shoal.vector.failures import raise_failures
 from shoal.vector.interrupts import Interrupts, NotPostponed, postponed
 from shoal.vector.layout import Arena
 from shoal.vector.messages import (
+    NOTHING,
     Arrival,
     Arrivals,
     Attachment,
@@ -72,7 +73,7 @@ class Pool:
         self._num_slots = 1
         self._closed = False
         self.interrupts: Interrupts = postponed if needs_processes(plan.backend) else NotPostponed()
-        shares = partition(self.num_envs, plan.num_workers, plan.local_envs)
+        shares = partition(self.num_envs, plan.num_workers, plan.local_envs, plan.step_costs)
         self.rows = [share.rows for share in shares]
         self._workers = range(len(shares))
         self.worker_of = [worker for worker, rows in enumerate(self.rows) for _ in rows]
@@ -195,8 +196,23 @@ class Pool:
         if isinstance(self.backend, SerialBackend) and self._failed is None:
             self._advance(op)
             return self.backend.perform(Command(self._sequence, op, None if payloads is None else payloads.get(0)))
+        if payloads is None and on_reply is None and op is Op.STEP and self.backend.steps_at_once:
+            return self._step_at_once()
         self.begin(op, payloads)
         return self.finish(None, on_reply)
+
+    def _step_at_once(self) -> Outcome:
+        """Begin and finish the ordinary step, without the detour over what else could happen."""
+        self._check_usable()
+        self._advance(Op.STEP)
+        command = Command(self._sequence, Op.STEP)
+        # Noted before anybody is asked: whatever happens from here on, it is a step that was begun.
+        self._op, self._waiting, self._outcomes = Op.STEP, set(self._workers), {}
+        self.backend.order_step([(worker, command) for worker in self._workers])
+        if not self.backend.finish_step(command.sequence):
+            return self.finish()
+        self._waiting.clear()
+        return NOTHING
 
     def finish(self, timeout: float | None = None, on_reply: OnReply | None = None) -> Outcome:
         """Wait for all replies to what was begun, and call ``on_reply`` with the environments of each.

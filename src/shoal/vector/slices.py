@@ -10,13 +10,14 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
-from collections.abc import Iterable, Mapping, MutableSet
+from collections.abc import Iterable, Mapping, MutableSet, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 
 from shoal.vector.failures import Failure
+from shoal.vector.infos import in_columns
 from shoal.vector.layout import Arena, Rows, as_index
 from shoal.vector.messages import Call, Census, EnvFn, Outcome
 from shoal.vector.observations import ContractViolation, ObservationWriter, shortened
@@ -295,13 +296,21 @@ class LoopSlice:
         if 1 in terminated or 1 in truncated:
             ended = [place for place, flags in enumerate(zip(terminated, truncated, strict=True)) if any(flags)]
         if any(infos):
-            is_ended = set(ended)
-            outcome.infos.extend(
-                (row, snapshot(info) if self._in_process else info)
-                for place, (row, info) in enumerate(zip(rows, infos, strict=True))
-                if info and place not in is_ended
-            )
+            self._take_infos(rows, infos, ended, outcome)
         return [Finished(rows[place], observations[place], infos[place]) for place in ended]
+
+    def _take_infos(self, rows: range, infos: Sequence[Any], ended: list[int], outcome: Outcome) -> None:
+        """Take in the infos of all environments whose episode goes on."""
+        columns = in_columns(rows, infos) if not ended else None
+        if columns is not None:
+            outcome.infos.append(columns)
+            return
+        is_ended = set(ended)
+        outcome.infos.extend(
+            (row, snapshot(info) if self._in_process else info)
+            for place, (row, info) in enumerate(zip(rows, infos, strict=True))
+            if info and place not in is_ended
+        )
 
     def _take_each(self, rows: Rows, results: list[Any], outcome: Outcome) -> list[Finished]:
         """Take in results one by one, and find out which of them breaks the contract."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from typing import Any, NamedTuple, Protocol
 
@@ -54,15 +55,28 @@ class StepClock:
 
     def __init__(self) -> None:
         self._spent = Spent()
+        self._single: dict[int, list[float]] = {}
 
     def take(self) -> Spent:
         """What has been counted since the last time."""
         spent, self._spent = self._spent, Spent()
         return spent
 
-    def watched(self, _rows: Rows, actions: Iterable[Any]) -> Iterable[Any]:
-        """As they are."""
-        return actions
+    def watched(self, rows: Rows, actions: Iterable[Any]) -> Iterator[Any]:
+        """The same actions; that each is asked for says when the step before it was over."""
+        stamps: list[float] = []
+        for action in actions:
+            stamps.append(_wall())
+            yield action
+        stamps.append(_wall())
+        for row, (begin, end) in zip(rows, itertools.pairwise(stamps), strict=True):
+            self._single.setdefault(row, []).append(end - begin)
+
+    def single_steps(self, num_envs: int) -> list[tuple[float, ...]]:
+        """How long each environment took, step by step; the first, in which much may be loaded, does not count."""
+        if len(self._single) < num_envs:
+            return []
+        return list(zip(*(self._single[row] for row in range(num_envs)), strict=False))[1:]
 
     def timed(self, _rows: Rows, work: Work) -> Work:
         """As it is."""
@@ -79,8 +93,11 @@ class StepClock:
         )
 
 
+_wall = time.perf_counter
+
+
 def _now() -> Moment:
-    return Moment(time.perf_counter(), time.process_time(), time.thread_time(), _queueing())
+    return Moment(_wall(), time.process_time(), time.thread_time(), _queueing())
 
 
 def _queueing() -> float:

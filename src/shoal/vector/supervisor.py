@@ -179,6 +179,32 @@ class Supervisor:
             self._judge_late()
         return events
 
+    @property
+    def steps_at_once(self) -> bool:
+        """Whether nothing has to be seen to beside the ordinary step of all environments, and the backend is quick at that."""
+        return (
+            self._is_simple
+            and self._backend.steps_at_once
+            and not self._kept
+            and (self.journal is None or self._commands_until_maintenance > 1)
+        )
+
+    def order_step(self, commands: Sequence[Addressed]) -> None:
+        """As ``post``, for the ordinary step of all environments."""
+        self._busy_since = self._clock()
+        self._backend.order_step(commands)
+        if self.journal is not None:
+            self._commands_until_maintenance -= 1
+            self.journal.write(commands)
+
+    def finish_step(self, sequence: int) -> bool:
+        """As of the backend: as if ``poll`` had brought everybody's answer."""
+        is_done = self._backend.finish_step(sequence)
+        if is_done and self.journal is not None:
+            self.journal.finish_step()
+            self._note_rest()
+        return is_done
+
     def doorbell(self) -> AbstractContextManager[int | None]:
         """As of the backend."""
         return self._backend.doorbell()

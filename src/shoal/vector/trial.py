@@ -10,6 +10,7 @@ to where they were, no result depends on the decision.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from typing import Any
 
 from shoal.vector.forecast import Forecast, Measured, forecasts, slowness
 from shoal.vector.messages import EnvFn
+from shoal.vector.partition import by_cost
 from shoal.vector.step_clock import Spent, StepClock
 from shoal.vector.wording import duration
 
@@ -27,7 +29,8 @@ SLOW_TO_MAKE = 0.02  # seconds; what takes longer to make is made in workers at 
 SLOW_TO_BEGIN = 0.01  # seconds for making and resetting one
 WORTH_MOVING = 0.82  # of the time that a step takes here
 FEW_STEPS, LITTLE_TIME = 9, 0.01
-LONG_TIME, VERY_LONG_TIME = 0.03, 0.5
+SOME_STEPS, LONG_TIME = 5, 0.03
+LONGER_TIME, VERY_LONG_TIME = 0.1, 0.5
 MANY_STEPS = 200
 
 
@@ -84,7 +87,8 @@ class Trial:
         steps, seconds = len(self._steps), sum(spent.seconds for spent in self._steps)
         return (
             (steps >= FEW_STEPS and seconds >= LITTLE_TIME)
-            or (steps >= 1 and seconds >= LONG_TIME)
+            or (steps >= SOME_STEPS and seconds >= LONG_TIME)
+            or (steps >= 1 and seconds >= LONGER_TIME)
             or steps >= MANY_STEPS
             or (not self._has_begun and self._beginning_seconds > SLOW_TO_BEGIN * self._num_envs)
         )
@@ -103,6 +107,7 @@ class Trial:
             result_nbytes=result_nbytes,
             infos=self._infos / len(self._steps),
             overlaps=self._overlaps,
+            single_steps=self._clock.single_steps(self._num_envs),
         )
         return Verdict(measured, forecasts(measured, self._cpus, slowness()))
 
@@ -143,7 +148,17 @@ class Verdict:
                 f"{_named(choice)} should take about {duration(choice.seconds)}, {duration(choice.overhead)} of it for "
                 "signalling and copying."
             )
-        return f"{first} {second}{self._oversubscribed()}"
+        return f"{first} {second}{self._shared_out()}{self._oversubscribed()}"
+
+    def _shared_out(self) -> str:
+        costs = self.choice.step_costs
+        if not costs:
+            return ""
+        counts = [last - first for first, last in itertools.pairwise(by_cost(costs, self.choice.num_workers))]
+        return (
+            f" Steps of single environments take {duration(min(costs))} to {duration(max(costs))}, so workers get shares "
+            f"that take equally long: {', '.join(map(str, counts))} environments."
+        )
 
     def _oversubscribed(self) -> str:
         busy = self._measured.computing_seconds / max(self._measured.seconds, 1e-9)

@@ -33,6 +33,15 @@ class RealTime:
 
     clock = staticmethod(time.monotonic)
     sleep = staticmethod(time.sleep)
+    steps_at_once = False
+
+    def order_step(self, commands: Sequence[Addressed]) -> None:
+        """Only asked of who steps at once."""
+        raise NotImplementedError
+
+    def finish_step(self, sequence: int) -> bool:
+        """Only asked of who steps at once."""
+        raise NotImplementedError
 
 
 class InProcess(RealTime):
@@ -90,6 +99,16 @@ class Backend(Protocol):
 
         So many ``arrivals`` are waited for: a backend that can sleep until then may do so.
         """
+
+    @property
+    def steps_at_once(self) -> bool:
+        """Whether the ordinary step of all environments has a shorter way now than ``post`` and ``poll``."""
+
+    def order_step(self, commands: Sequence[Addressed]) -> None:
+        """As ``post``, on that way."""
+
+    def finish_step(self, sequence: int) -> bool:
+        """Wait a moment; returns whether all have finished that step, with nothing more to tell. If not, ``poll`` tells."""
 
     def doorbell(self) -> AbstractContextManager[int | None]:
         """While it is open: a descriptor that can be read once ``poll`` has something, or ``None`` where there is none."""

@@ -26,10 +26,10 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from shoal.vector.backends.patience import LONG_SECONDS, SPIN_SECONDS, look
+from shoal.vector.backends.patience import LONG_SECONDS, SPIN_SECONDS, give_way, look
 from shoal.vector.backends.shared_buffer import SharedBuffer, is_portable, map_shared
 
 # Each group has a cache line of its own, so that writing to one does not disturb who looks at another.
@@ -79,6 +79,27 @@ class Board:
         """Ask for an ordinary step; returns whether the worker sleeps and has to be rung."""
         self._words[worker * STRIDE + ORDERED] = sequence
         return bool(self._words[worker * STRIDE + WORKER_ASLEEP])
+
+    def order_all(self, workers: Sequence[int], sequence: int) -> list[int]:
+        """Ask for an ordinary step of these; returns who sleeps and has to be rung."""
+        words = self._words
+        for worker in workers:
+            words[worker * STRIDE + ORDERED] = sequence
+        return [worker for worker in workers if words[worker * STRIDE + WORKER_ASLEEP]]
+
+    def are_done(self, workers: Sequence[int], sequence: int, seconds: float) -> bool:
+        """Look for so long at most whether all of these have finished this step; not if one of them has sent a message."""
+        words, mail_read, clock = self._words, self._mail_read, time.perf_counter
+        waiting, end = [(worker * STRIDE + DONE, mail_read[worker]) for worker in workers], clock() + seconds
+        while waiting:
+            done, num_read = waiting[-1]
+            if words[done] == sequence:
+                waiting.pop()
+            elif words[done + ANSWERED - DONE] != num_read or clock() > end:
+                return False
+            else:
+                give_way()
+        return True
 
     def mail_sent(self, worker: int) -> None:
         """Say that there is a message on the socket."""

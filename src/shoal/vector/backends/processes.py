@@ -96,6 +96,7 @@ class ProcessBackend(RealTime):
 
     def __init__(self, recipes: list[Recipe], start_method: StartMethod, *, pin_workers: bool) -> None:
         self.num_workers = len(recipes)
+        self._workers = range(self.num_workers)
         self.start_method = start_method
         self._members = [_Member(recipe, _brief(recipe)) for recipe in recipes]
         self._members.append(_Member(Recipe(range(0), []), b""))  # the spare, behind all others
@@ -267,6 +268,33 @@ class ProcessBackend(RealTime):
                     self._board.wake_up()
         self._last_wait = time.perf_counter() - begin
         return events
+
+    @property
+    def steps_at_once(self) -> bool:  # type: ignore[override]
+        """Whether steps are ordered on the board, are short enough to look for their end, and nothing else is awaited."""
+        return (
+            self._uses_board
+            and self._spins
+            and self._last_wait < SPIN_SECONDS
+            and not self._awaited
+            and not self._num_under_way
+        )
+
+    def order_step(self, commands: Sequence[Addressed]) -> None:
+        """As :meth:`post`, for the ordinary step, which is the same for all, where that is ordered on the board."""
+        self._awaited = dict(commands)
+        for worker in self._board.order_all(self._workers, commands[0][1].sequence):
+            member = self._members[worker]
+            member.channel.send(member.generation, commands[0][1].sequence, RING)
+
+    def finish_step(self, sequence: int) -> bool:
+        """Look whether all have finished the ordinary step, and have nothing more to tell. Otherwise :meth:`poll` goes on."""
+        begin = time.perf_counter()
+        if not self._board.are_done(self._workers, sequence, self._patience):
+            return False
+        self._last_wait = time.perf_counter() - begin
+        self._awaited = {}
+        return True
 
     def _glance(self) -> list[Event]:
         """What the board says."""

@@ -22,6 +22,13 @@ ENTRIES = ("reset", "step", "reset_async", "reset_wait", "step_async", "step_wai
            "_recv_exactly", "_send_together", "call_async", "call_wait", "call_on", "get_attr", "set_attr",
            "render")  # fmt: skip
 """What the caller calls."""
+PROBED = (
+    ("post", Kind.SIGNALLING),
+    ("poll", Kind.WAITING),
+    ("order_step", Kind.SIGNALLING),
+    ("finish_step", Kind.WAITING),
+)
+"""What a backend with worker processes does meanwhile."""
 WINDOW = 64
 """So many calls are recorded before it is asked what that costs."""
 SPAN_SECONDS = 1.5e-6
@@ -168,14 +175,14 @@ class Profiler:
         self._is_attached = True  # also if not all of it succeeds
         backend: Any = envs._pool.backend
         if isinstance(backend, Supervisor):
-            recorder.probe(backend, "post", Kind.MANAGEMENT)
-            recorder.probe(backend, "poll", Kind.MANAGEMENT)
+            for name, _ in PROBED:
+                recorder.probe(backend, name, Kind.MANAGEMENT)
             backend = backend._backend
         if hasattr(envs, "_merge_infos"):
             recorder.probe(envs, "_merge_infos", Kind.INFOS)
         if not envs._pool.backend.in_process:
-            recorder.probe(backend, "post", Kind.SIGNALLING)
-            recorder.probe(backend, "poll", Kind.WAITING)
+            for name, kind in PROBED:
+                recorder.probe(backend, name, kind)
             # Beside results, which have a place of their own in shared memory, messages hold infos and what calls return.
             reading = Kind.INFOS if backend.name == "shm" else Kind.COPYING
             recorder.probe(getattr(backend, "_processes", backend), "_read", reading)
