@@ -23,9 +23,7 @@ AS_ANOTHER = (
     bugs.WrongType,
     bugs.WrongPart,
     bugs.reward_of_nan,
-    bugs.Entropic,
     bugs.PythonRandom,
-    bugs.Numbered,
     bugs.ReusesInfo,
 )
 """Bugs that are reported as another one in the same list is. The experiments by themselves see them in every run."""
