@@ -161,6 +161,17 @@ def test_the_best_one_did_best_in_an_evaluation() -> None:
     assert evaluations[best.step] == max(evaluations.values())
 
 
+def test_a_run_that_is_resumed_knows_its_best_evaluation() -> None:
+    arguments = ["--env", f"{HERE}:Aim", "--eval-every", "2", "--eval-episodes", "3", "--learning-rate", "1e-30"]
+    assert main([*TRAIN, *arguments, "--total-steps", "160"]) == 0
+    best = Checkpoints("run").load("best").step
+    assert main(["train", "--resume", "run", "--display", "plain", "--total-steps", "320"]) == 0
+    evaluations = [line["charts/eval_return"] for line in read_metrics("run") if "charts/eval_return" in line]
+    assert len(evaluations) == 4
+    assert len(set(evaluations)) == 1, "nothing was learned"
+    assert Checkpoints("run").load("best").step == best, "what did as well later is not better"
+
+
 def test_what_was_learned_before_an_environment_raised_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [*TRAIN, "--env", f"{HERE}:Fragile", "--total-steps", "1000"]
     assert main(arguments) == 1

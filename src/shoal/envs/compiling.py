@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 PATIENCE_SECONDS = 0.7  # loading compiled code takes less, compiling it takes more
+LONG_PATIENCE_SECONDS = 3.0  # where compiled code is there: loading it, on a busy machine
 
 
 def is_compiling() -> bool:
@@ -76,7 +77,7 @@ class Kernel:
         """Run it."""
         if self._dispatcher is None:
             self._dispatcher = _numba().njit(cache=True, nogil=True, fastmath=True, error_model="numpy")(self._function)
-            with _announced(self._what):
+            with _announced(self._what, self._dispatcher):
                 return self._dispatcher(*arguments)
         return self._dispatcher(*arguments)
 
@@ -101,22 +102,28 @@ class CompiledLoop:
         """The loop for arguments of these types, without the microseconds that it takes to find them out each time."""
         types = tuple(map(_numba().typeof, arguments))
         if types not in self._dispatcher.overloads:
-            with _announced(f"the rules of {self._name}"):
+            with _announced(f"the rules of {self._name}", self._dispatcher):
                 self._dispatcher.compile(types)
         entry_point: Callable[..., Any] = self._dispatcher.overloads[types].entry_point
         return entry_point
 
 
 @contextmanager
-def _announced(what: str) -> Iterator[None]:
+def _announced(what: str, dispatcher: Any) -> Iterator[None]:
     """Say what is being compiled, if that takes longer than loading it would."""
-    timer = threading.Timer(PATIENCE_SECONDS, _announce, [what])
+    timer = threading.Timer(LONG_PATIENCE_SECONDS if _is_filed(dispatcher) else PATIENCE_SECONDS, _announce, [what])
     timer.daemon = True
     timer.start()
     try:
         yield
     finally:
         timer.cancel()
+
+
+def _is_filed(dispatcher: Any) -> bool:
+    """Whether there is compiled code of this function; it may be for other types, or out of date."""
+    folder, name = Path(dispatcher.stats.cache_path), dispatcher.py_func.__name__
+    return any(folder.glob(f"*{name}*.nbi"))
 
 
 @functools.cache

@@ -28,7 +28,8 @@ class Keeper:
         self._trainer, self._folder, self._say = trainer, folder, say
         self._checkpoints = Checkpoints(folder.path, keep_last=trainer.config.keep_checkpoints)
         self._saved_updates: int | None = None
-        self._best_evaluation = -float("inf")
+        best = self._checkpoints.best_score if trainer.config.eval_every is not None else None
+        self._best_evaluation = -float("inf") if best is None else best  # a run that is resumed has a record already
 
     def note_evaluation(self, evaluation: Evaluation) -> None:
         """Save what did better than ever before."""

@@ -61,6 +61,12 @@ class Checkpoints:
         """Of the checkpoints that are there, in the order in which they were saved."""
         return tuple(one.heading.step for one in self._list.look().saved)
 
+    @property
+    def best_score(self) -> float | None:
+        """Of the checkpoints that are there; ``None`` if none of them has one."""
+        best = self._list.look().best()
+        return None if best is None else best.heading.score
+
     # -- saving --------------------------------------------------------------------------------------------------
 
     def save(
