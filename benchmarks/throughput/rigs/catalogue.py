@@ -80,6 +80,7 @@ class _Library:
 
 
 _NONE = _Library("", "no library", "gymnasium", "reference_rigs", "reference")
+_BARE = _Library("bare", "no library", "gymnasium", "bare_rigs", "reference")
 _SHOAL = _Library("shoal", "Shoal", "shoal", "shoal_rigs", "shoal")
 _GYMNASIUM = _Library("gymnasium", "Gymnasium", "gymnasium", "gymnasium_rigs")
 _SB3 = _Library("sb3", "Stable-Baselines3", "stable-baselines3", "stable_baselines3_rigs")
@@ -94,6 +95,9 @@ DEFAULT = _SHOAL.rig("auto", "ShoalAutoRig", "auto", quick=True)
 
 CONTESTANTS: tuple[RigSpec, ...] = (
     _NONE.rig("plain-loop", "PlainLoopRig", "loop", quick=True),
+    _BARE.rig("lockstep", "BareLockstepRig", "processes", on_request=True, made_for="computing"),
+    _BARE.rig("halves", "BareHalvesRig", "processes", on_request=True, made_for="computing", way="halves"),
+    _BARE.rig("threads", "BareLockstepRig", "processes", "threads", on_request=True, made_for="waiting"),
     DEFAULT,
     _SHOAL.rig("serial", "ShoalRig", "loop", "serial"),
     _SHOAL.rig("threads", "ShoalRig", "threads", "threads", made_for="waiting"),
