@@ -126,6 +126,13 @@ class SimulatedBackend:
     def order_step(self, commands: Sequence[Addressed]) -> None:
         self.post(commands)
 
+    def order_half(self, half: int, rows: list[int], commands: Sequence[Addressed]) -> bool:
+        self.post(commands)
+        return True
+
+    def finish_half(self, half: int, rows: list[int], sequence: int, workers: Sequence[int]) -> bool:
+        return False
+
     def finish_step(self, sequence: int) -> bool:
         """Sometimes all are done already; often somebody is not, has more to tell, or never will be."""
         while any(worker.queue for worker in self._workers.values()) and self._chance.random() < 0.9:

@@ -176,3 +176,48 @@ def test_a_recording_of_chosen_environments_is_compared_with_what_is_asked_for(
         envs.recv(env_ids=[1])
     assert envs.recv(env_ids=[0]).env_ids.tolist() == [0]
     assert envs.recv(env_ids=[1]).env_ids.tolist() == [1]
+
+
+class CountedEnv(CountingEnv):
+    """Sees how many steps all environments of its process have taken, so that their order shows."""
+
+    steps_of_all = 0
+
+    def step(self, action: Any) -> Any:
+        CountedEnv.steps_of_all += 1
+        observation, *rest = super().step(action)
+        return observation, float(CountedEnv.steps_of_all), *rest[1:]
+
+
+def play_halves(backend: str, seed: int) -> list[Any]:
+    """Halves that are sent off as parts, or environment by environment, and looked at in between."""
+    random, CountedEnv.steps_of_all = np.random.default_rng(seed), 0
+    with ParallelEnv(
+        [functools.partial(CountedEnv, 1000)] * 6, backend=backend, num_workers=1, start_method="fork"
+    ) as envs:
+        envs.reset(seed=0)
+        parts, sent = envs.split(2), ["", ""]
+        seen: list[Any] = []
+        for _ in range(80):
+            half = int(random.integers(2))
+            rows = parts[half].env_ids
+            if random.random() < 0.2:
+                envs.is_ready()
+            if not sent[half]:
+                sent[half] = str(random.choice(["part", "part", "part", "alone"]))
+                if sent[half] == "part":
+                    parts[half].step_async([1, 1, 1])
+                else:
+                    envs.send([1, 1, 1], rows)
+            else:
+                if sent[half] == "alone" or random.random() < 0.2:
+                    seen.append(envs.recv(env_ids=rows)[1:5])
+                else:
+                    seen.append(parts[half].step_wait()[:4])
+                sent[half] = ""
+        return seen
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_was_asked_first_is_done_first(process_backend: str, seed: int) -> None:
+    assert not difference(play_halves(process_backend, seed), play_halves("serial", seed))

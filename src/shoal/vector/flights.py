@@ -164,6 +164,15 @@ class Flights:
                 left, wanted.min_envs - len(self._arrived) if wanted.exactly is None else self._missing(wanted.exactly)
             )
 
+    def land_half(self, wanted: Wanted) -> bool:
+        """Look whether a half that was sent off as such is back as a whole; otherwise wait as for anybody else."""
+        rows = wanted.exactly
+        if rows is None or not self._pool.finish_half(rows):
+            return False
+        self._under_way.difference_update(rows)
+        self._arrived.update(dict.fromkeys(rows, NOTHING))
+        return True
+
     def _missing(self, rows: list[int]) -> int:
         return len(self._under_way.intersection(rows))
 

@@ -7,7 +7,7 @@ the arena.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -94,6 +94,8 @@ class Attachment:
     """Whether runners digest every result, because it is too large, or too loose, for the caller to keep."""
     num_slots: int = 1
     """For how many steps there is room for observations."""
+    group_size: int = 1
+    """So many neighbours are in the same part, where there are several."""
 
     @property
     def layout(self) -> Layout:
@@ -101,6 +103,11 @@ class Attachment:
         return Layout.of(
             self.observation_space, self.action_space, self.num_envs, self.num_slots, is_journaled=self.is_journaled
         )
+
+
+def rows_of_part(rows: Iterable[int], part: int, num_parts: int, group_size: int) -> list[int]:
+    """Those of these environments that belong to a part, of so many."""
+    return [row for row in rows if row // group_size % num_parts == part]
 
 
 class Call(NamedTuple):

@@ -196,6 +196,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
             self.autoreset_mode,
             self._task_source,
             num_slots=1 if self._poisoned is not None else self._num_slots,
+            group_size=self.group_size,
         )
         layout = attachment.layout
         self._arena = self._pool.attach(attachment)
@@ -379,10 +380,11 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         self._check_open()
         return split(self, num_parts)
 
-    def _send_together(self, actions: Any, rows: list[int]) -> None:
+    def _send_together(self, actions: Any, rows: list[int], half: int | None) -> None:
         self._check_not_pending("step_async")
-        self._decide_before_flight()
-        self._send(actions, rows, Pace.TOGETHER)
+        if self._trial is not None:
+            self._decide_before_flight()
+        self._send(actions, rows, Pace.TOGETHER, half)
 
     # -- everything else -----------------------------------------------------------------------------------------
 

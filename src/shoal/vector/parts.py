@@ -18,6 +18,7 @@ import numpy as np
 from gymnasium.vector.utils import batch_space
 
 from shoal.vector.errors import ConfigurationError, NothingPending, WaitTimeout
+from shoal.vector.messages import rows_of_part
 from shoal.vector.plan import check_count
 from shoal.vector.tasks import Options, Seeds
 
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 class Part:
     """Some of the environments of a :class:`ParallelEnv`. They are closed with it."""
 
-    def __init__(self, envs: ParallelEnv, rows: list[int]) -> None:
-        self._envs, self._rows = envs, rows
+    def __init__(self, envs: ParallelEnv, rows: list[int], half: int | None) -> None:
+        self._envs, self._rows, self._half = envs, rows, half
         self._is_stepping = False
         self.num_envs = len(rows)
         self.env_ids = np.array(rows, dtype=np.int64)
@@ -50,7 +51,7 @@ class Part:
 
     def step_async(self, actions: Any) -> None:
         """Let the environments take a step each; returns at once."""
-        self._envs._send_together(actions, self._rows)
+        self._envs._send_together(actions, self._rows, self._half)
         self._is_stepping = True
 
     def step_wait(self, timeout: float | None = None) -> Step:
@@ -91,5 +92,5 @@ def split(envs: ParallelEnv, num_parts: int) -> tuple[Part, ...]:
     if num_parts > envs.num_envs // size:
         what = f"{envs.num_envs} environments" if size == 1 else f"{envs.num_envs // size} groups"
         raise ConfigurationError(f"{what} cannot be split into {num_parts} parts")
-    rows = range(envs.num_envs)
-    return tuple(Part(envs, [row for row in rows if row // size % num_parts == part]) for part in range(num_parts))
+    rows = [rows_of_part(range(envs.num_envs), part, num_parts, size) for part in range(num_parts)]
+    return tuple(Part(envs, its, part if num_parts == 2 else None) for part, its in enumerate(rows))

@@ -205,6 +205,26 @@ class Supervisor:
             self._note_rest()
         return is_done
 
+    def order_half(self, half: int, rows: list[int], commands: Sequence[Addressed]) -> bool:
+        """As ``post``, for one of two halves."""
+        if not self._backend.order_half(half, rows, commands):
+            return False
+        if self._busy_since is None:
+            self._busy_since = self._clock()
+        if self.journal is not None:
+            self._commands_until_maintenance -= 1
+            self.journal.write(commands)
+        return True
+
+    def finish_half(self, half: int, rows: list[int], sequence: int, workers: Sequence[int]) -> bool:
+        """As of the backend: as if ``poll`` had brought everybody's arrival."""
+        if not self._is_simple or self._kept or (self.journal is not None and self._one_by_one):
+            return False
+        is_done = self._backend.finish_half(half, rows, sequence, workers)
+        if is_done:
+            self._note_crowd(Arrivals(rows, sequence))
+        return is_done
+
     def doorbell(self) -> AbstractContextManager[int | None]:
         """As of the backend."""
         return self._backend.doorbell()

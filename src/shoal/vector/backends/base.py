@@ -43,6 +43,14 @@ class RealTime:
         """Only asked of who steps at once."""
         raise NotImplementedError
 
+    def order_half(self, half: int, rows: list[int], commands: Sequence[Addressed]) -> bool:
+        """Not here."""
+        return False
+
+    def finish_half(self, half: int, rows: list[int], sequence: int, workers: Sequence[int]) -> bool:
+        """Not here."""
+        return False
+
 
 class InProcess(RealTime):
     """What a backend cannot do whose runners are in the caller's own process."""
@@ -109,6 +117,12 @@ class Backend(Protocol):
 
     def finish_step(self, sequence: int) -> bool:
         """Wait a moment; returns whether all have finished that step, with nothing more to tell. If not, ``poll`` tells."""
+
+    def order_half(self, half: int, rows: list[int], commands: Sequence[Addressed]) -> bool:
+        """As ``post`` on that way, for one of two halves of all environments; returns whether there was a way."""
+
+    def finish_half(self, half: int, rows: list[int], sequence: int, workers: Sequence[int]) -> bool:
+        """As ``finish_step``, for what was ordered of these workers; if it returns no, ``poll`` tells who has arrived."""
 
     def doorbell(self) -> AbstractContextManager[int | None]:
         """While it is open: a descriptor that can be read once ``poll`` has something, or ``None`` where there is none."""

@@ -6,6 +6,10 @@
     ORDERED = 17  ──────────────── seen by who looks ────────▶ steps its environments, PROGRESS = 3, 4, 5 ...
                   ◀─────────────── seen by who looks ───────── DONE = 17
 
+The same goes for a step of one of two parts of the environments, such as `split(2)` makes: each part has numbers of its own,
+``ORDERED_PART`` and ``DONE_PART``, because both may be under way. What was asked first is done first, whether it is on the
+board or in the mail.
+
 An environment that was asked alone reports itself in the arena: its *ticket* becomes the number of the command. A caller that
 waits for several of these says how many arrivals will be ``ENOUGH``, and is not woken for fewer.
 
@@ -26,7 +30,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from shoal.vector.backends.patience import LONG_SECONDS, SPIN_SECONDS, give_way, look
@@ -34,9 +38,12 @@ from shoal.vector.backends.shared_buffer import SharedBuffer, is_portable, map_s
 
 # Each group has a cache line of its own, so that writing to one does not disturb who looks at another.
 PROGRESS: Final = 0
-ORDERED, SENT, CALLER_ASLEEP, ENOUGH = 8, 9, 10, 11
-DONE, ANSWERED, WORKER_ASLEEP, ARRIVED = 16, 17, 18, 19
+ORDERED, SENT, CALLER_ASLEEP, ENOUGH, ORDERED_PART = 8, 9, 10, 11, 12
+DONE, ANSWERED, WORKER_ASLEEP, ARRIVED, DONE_PART = 16, 17, 18, 19, 20
 STRIDE: Final = 24
+NUM_PARTS: Final = 2
+ALL: Final = -1
+"""Not a part, but all environments."""
 
 FIRST_SLEEP_SECONDS = 0.01
 NAP_SECONDS = 0.05
@@ -80,22 +87,24 @@ class Board:
         self._words[worker * STRIDE + ORDERED] = sequence
         return bool(self._words[worker * STRIDE + WORKER_ASLEEP])
 
-    def order_all(self, workers: Sequence[int], sequence: int) -> list[int]:
-        """Ask for an ordinary step of these; returns who sleeps and has to be rung."""
-        words = self._words
+    def order_all(self, workers: Iterable[int], sequence: int, part: int = ALL) -> list[int]:
+        """Ask these for a step of all their environments, or of those of a part; returns who sleeps and has to be rung."""
+        words, word = self._words, ORDERED if part == ALL else ORDERED_PART + part
         for worker in workers:
-            words[worker * STRIDE + ORDERED] = sequence
+            words[worker * STRIDE + word] = sequence
         return [worker for worker in workers if words[worker * STRIDE + WORKER_ASLEEP]]
 
-    def are_done(self, workers: Sequence[int], sequence: int, seconds: float) -> bool:
-        """Look for so long at most whether all of these have finished this step; not if one of them has sent a message."""
+    def are_done(self, workers: Iterable[int], sequence: int, seconds: float, part: int = ALL) -> bool:
+        """Look for so long at most whether all of these have finished that step; not if one of them has sent a message."""
         words, mail_read, clock = self._words, self._mail_read, time.perf_counter
-        waiting, end = [(worker * STRIDE + DONE, mail_read[worker]) for worker in workers], clock() + seconds
+        word = DONE if part == ALL else DONE_PART + part
+        waiting = [(worker * STRIDE + word, worker * STRIDE + ANSWERED, mail_read[worker]) for worker in workers]
+        end = clock() + seconds
         while waiting:
-            done, num_read = waiting[-1]
+            done, answered, num_read = waiting[-1]
             if words[done] == sequence:
                 waiting.pop()
-            elif words[done + ANSWERED - DONE] != num_read or clock() > end:
+            elif words[answered] != num_read or clock() > end:
                 return False
             else:
                 give_way()
@@ -148,13 +157,17 @@ class Desk:
         self._board = words
         self.progress = self.words[PROGRESS : PROGRESS + 1]
         self._last_order = self._mail_read = 0  # what has been asked before it sat down is asked still
+        self._last_parts = [0] * NUM_PARTS
         self._patience = SPIN_SECONDS if spins else 0.0
         self._last_wait = self._arrived = 0.0
 
-    def wait(self, sleep: Callable[[float | None], bool], patiently: bool) -> int | None:
-        """The sequence number of the next ordinary step, or ``None`` when there is mail.
+    def wait(
+        self, sleep: Callable[[float | None], bool], next_mail: Callable[[], int], patiently: bool
+    ) -> tuple[int, int] | None:
+        """The sequence number of the next step, and of which part, or ``None`` when there is mail.
 
         ``sleep`` sleeps for so many seconds, or until there is mail, and returns whether there is.
+        ``next_mail`` is the number of the next message.
         """
         begin = time.perf_counter()
         may_look = patiently and self._last_wait < SPIN_SECONDS and begin - self._arrived < LONG_SECONDS
@@ -168,22 +181,45 @@ class Desk:
         order = self.words[ORDERED]
         if order != self._last_order:
             self._last_order = order
-            return order
-        return None
+            return order, ALL
+        return self._next_part(next_mail)
+
+    def _next_part(self, next_mail: Callable[[], int]) -> tuple[int, int] | None:
+        asked = [
+            (self.words[ORDERED_PART + part], part)
+            for part, last in enumerate(self._last_parts)
+            if self.words[ORDERED_PART + part] != last
+        ]
+        if not asked:
+            return None
+        sequence, part = min(asked)  # who was asked first is first
+        if self.words[SENT] != self._mail_read and next_mail() < sequence:
+            return None
+        self._last_parts[part] = sequence
+        return sequence, part
 
     def mail_read(self) -> None:
         """One message has been taken from the socket. There may be more, so it is counted and not only looked at."""
         self._mail_read += 1
 
     def _glance(self) -> bool:
-        words = self.words
-        return words[ORDERED] != self._last_order or words[SENT] != self._mail_read
+        words, (first, second) = self.words, self._last_parts
+        return (
+            words[ORDERED] != self._last_order
+            or words[SENT] != self._mail_read
+            or words[ORDERED_PART] != first
+            or words[ORDERED_PART + 1] != second
+        )
 
     def arrived(self, count: int = 1) -> bool:
         """Say that environments that were asked alone are done; returns whether the caller has to be rung."""
         words = self.words
         words[ARRIVED] += count
         return bool(words[CALLER_ASLEEP]) and sum(self._board[ARRIVED::STRIDE]) >= words[ENOUGH]
+
+    def part_done(self, part: int, sequence: int) -> None:
+        """Say that a step of a part is finished; that its environments have arrived is said besides."""
+        self.words[DONE_PART + part] = sequence
 
     def done(self, sequence: int) -> bool:
         """Say that an ordinary step is finished; returns whether the caller sleeps and has to be rung."""

@@ -24,7 +24,7 @@ import time
 from collections import deque
 from typing import NamedTuple
 
-from shoal.vector.backends.board import Desk
+from shoal.vector.backends.board import ALL, Desk
 from shoal.vector.backends.patience import LONG_SECONDS, SPIN_SECONDS, look
 from shoal.vector.errors import ProtocolError
 from shoal.vector.messages import Op
@@ -226,9 +226,10 @@ class WorkerChannel:
             if self._desk is None:
                 self._wait(patiently)
             else:
-                sequence = self._desk.wait(self._sleep, patiently)
-                if sequence is not None:
-                    return Frame(0, sequence, Op.STEP, 0, _NOTHING, _NOTHING)
+                order = self._desk.wait(self._sleep, self._next_sequence, patiently)
+                if order is not None:
+                    sequence, part = order
+                    return Frame(0, sequence, Op.STEP if part == ALL else Op.STEP_EACH, part, _NOTHING, _NOTHING)
                 if not self._look():
                     continue  # what the board speaks of has been read already
             frame = self._read()
@@ -238,6 +239,18 @@ class WorkerChannel:
                 if self._desk is not None:
                     self._desk.mail_read()
                 return frame
+
+    def _next_sequence(self) -> int:
+        """Of the next message, which stays where it is."""
+        while self._look():
+            head = self.socket.recv(HEADER.size, socket.MSG_PEEK | socket.MSG_WAITALL)
+            if len(head) < HEADER.size:
+                break  # the caller is gone
+            _, sequence, kind, *_ = parse_header(memoryview(head), UNLIMITED, UNLIMITED)
+            if kind != RING:
+                return sequence
+            self._exactly(HEADER.size)
+        return UNLIMITED
 
     def _read(self) -> Frame | None:
         head = self._exactly(HEADER.size)

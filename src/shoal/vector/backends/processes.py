@@ -272,13 +272,7 @@ class ProcessBackend(RealTime):
     @property
     def steps_at_once(self) -> bool:  # type: ignore[override]
         """Whether steps are ordered on the board, are short enough to look for their end, and nothing else is awaited."""
-        return (
-            self._uses_board
-            and self._spins
-            and self._last_wait < SPIN_SECONDS
-            and not self._awaited
-            and not self._num_under_way
-        )
+        return self._uses_board and self._spins and self._last_wait < SPIN_SECONDS and not self._awaited
 
     def order_step(self, commands: Sequence[Addressed]) -> None:
         """As :meth:`post`, for the ordinary step, which is the same for all, where that is ordered on the board."""
@@ -294,6 +288,30 @@ class ProcessBackend(RealTime):
             return False
         self._last_wait = time.perf_counter() - begin
         self._awaited = {}
+        return True
+
+    def order_half(self, half: int, rows: list[int], commands: Sequence[Addressed]) -> bool:
+        """Order a step of one of two halves on the board."""
+        sequence = commands[0][1].sequence
+        self._tickets[rows] = sequence
+        self._num_under_way += len(rows)
+        for worker in self._board.order_all([worker for worker, _ in commands], sequence, half):
+            member = self._members[worker]
+            member.channel.send(member.generation, sequence, RING)
+        return True
+
+    def finish_half(self, half: int, rows: list[int], sequence: int, workers: Sequence[int]) -> bool:
+        """Look whether these workers have finished a half, and have nothing more to tell."""
+        if not (self._tickets[rows] == sequence).all():
+            return False  # somebody has asked for arrivals, and taken some of them
+        begin = time.perf_counter()
+        patience = self._patience if self._last_wait < SPIN_SECONDS else 0.0
+        if not self._board.are_done(workers, sequence, patience, half):
+            return False
+        self._last_wait = time.perf_counter() - begin
+        self._tickets[rows] = NOT_UNDER_WAY
+        self._num_under_way -= len(rows)
+        self._board.arrivals_seen(len(rows))
         return True
 
     def _glance(self) -> list[Event]:

@@ -30,7 +30,7 @@ from typing import Any, NoReturn
 
 import cloudpickle
 
-from shoal.vector.backends.board import Desk
+from shoal.vector.backends.board import ALL, NUM_PARTS, Desk
 from shoal.vector.backends.channel import ARRIVAL, LOG, MAX_PICKLED, REPLY, RING, Frame, WorkerChannel
 from shoal.vector.backends.descendants import COOKIE, descendants_of, end_all
 from shoal.vector.backends.last_words import leave_in
@@ -53,6 +53,7 @@ from shoal.vector.messages import (
     apart,
     is_together,
     one_by_one,
+    rows_of_part,
 )
 from shoal.vector.observations import ContractViolation
 from shoal.vector.registrations import register_here
@@ -244,6 +245,11 @@ class Worker:
         return self.runner.execute(command)
 
     def _carry_out_each(self, frame: Frame) -> None:
+        if not frame.pickled:  # a part's order from the board
+            steps = self._parts[frame.place]
+            outcome = self.runner.execute(Command(frame.sequence, Op.STEP, steps))
+            self._announce_all(steps.rows, frame.sequence, outcome, frame.place)
+            return
         payload: Any = pickle.loads(frame.pickled)
         if isinstance(payload, Steps) and frame.raw:
             unpack(self._arena.given_actions(payload.wide), payload.rows, frame.raw)
@@ -269,14 +275,16 @@ class Worker:
             self._num_under_way -= 1
             self._announce(row, sequence, outcome)
 
-    def _announce_all(self, rows: Rows, sequence: int, outcome: Outcome) -> None:
-        """Say that several environments are done."""
+    def _announce_all(self, rows: Rows, sequence: int, outcome: Outcome, part: int = ALL) -> None:
+        """Say that several environments are done, and with them a part that was ordered on the board."""
         with self._reporting:
             if any(outcome) or not self._post.uses_board or self._has_logged:
                 for row, its in apart(outcome, rows).items():
                     self._announce(row, sequence, its)
                 return
             self._arena.tickets[rows] = sequence
+            if part != ALL:
+                self._desk.part_done(part, sequence)
             if self._desk.arrived(len(rows)):
                 self._channel.send(self._post.generation, sequence, RING)
 
@@ -311,6 +319,8 @@ class Worker:
         return self.runner.execute(Command(frame.sequence, Op.CONSTRUCT))
 
     def _attach(self, attachment: Attachment) -> None:
+        its = [rows_of_part(self.runner.rows, part, NUM_PARTS, attachment.group_size) for part in range(NUM_PARTS)]
+        self._parts = [Steps(rows, [], (), Pace.TOGETHER) for rows in its]
         if self._post.arena_fd >= 0:
             self._arena = Arena(attachment.layout, map_shared(self._post.arena_fd))
         else:

@@ -27,6 +27,8 @@ PROBED = (
     ("poll", Kind.WAITING),
     ("order_step", Kind.SIGNALLING),
     ("finish_step", Kind.WAITING),
+    ("order_half", Kind.SIGNALLING),
+    ("finish_half", Kind.WAITING),
 )
 """What a backend with worker processes does meanwhile."""
 WINDOW = 64
