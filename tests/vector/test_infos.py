@@ -11,7 +11,7 @@ from gymnasium.vector import VectorEnv
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.vector.infos import EnvInfos, batch_infos, by_environment, in_columns
+from shoal.vector.infos import Columns, EnvInfos, batch_infos, by_environment, in_columns
 
 
 def gymnasiums(env_infos: list[tuple[int, dict[str, Any]]], num_envs: int) -> dict[str, Any]:
@@ -100,6 +100,10 @@ def test_columns_say_the_same_as_the_infos_they_are_made_of(infos: list[dict[str
     assert {row: {name: type(value) for name, value in info.items()} for row, info in apart.items()} == {
         row: {name: type(value) for name, value in info.items()} for row, info in each
     }
+
+
+def test_columns_without_a_name_are_empty_infos() -> None:
+    assert by_environment([Columns([3, 5], {})]) == {3: {}, 5: {}}
 
 
 def test_simple_infos_become_columns_that_share_nothing_with_them() -> None:

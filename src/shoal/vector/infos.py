@@ -50,7 +50,7 @@ def _one_by_one(columns: Columns) -> Iterator[dict[str, Any]]:
         column if isinstance(column, list) else column.tolist() if column.ndim == 1 else list(column)
         for column in columns.values.values()
     ]
-    for own in zip(*values, strict=True):
+    for own in zip(*values, strict=True) if values else [()] * len(columns.rows):
         yield dict(zip(columns.values, own, strict=True))
 
 
