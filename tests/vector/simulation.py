@@ -126,9 +126,8 @@ class SimulatedBackend:
     def order_step(self, commands: Sequence[Addressed]) -> None:
         self.post(commands)
 
-    def order_half(self, half: int, rows: list[int], commands: Sequence[Addressed]) -> bool:
+    def order_half(self, half: int, rows: list[int], commands: Sequence[Addressed]) -> None:
         self.post(commands)
-        return True
 
     def finish_half(self, half: int, rows: list[int], sequence: int, workers: Sequence[int]) -> bool:
         return False

@@ -66,9 +66,17 @@ def test_a_part_knows_its_environments(make: Callable[..., ParallelEnv]) -> None
     assert repr(second) == "Part(env_ids=[1, 3])"
 
 
-def test_a_worker_that_is_killed_costs_no_part_anything(process_backend: str) -> None:
-    with ParallelEnv([WalkingEnv] * 6, backend=process_backend, num_workers=2, start_method="fork") as envs:
-        with ParallelEnv([WalkingEnv] * 6, backend="serial") as plain:
+class SilentEnv(WalkingEnv):
+    """Has no infos, so that its steps need no message."""
+
+    def step(self, action: Any) -> Any:
+        return *super().step(action)[:4], {}
+
+
+@pytest.mark.parametrize("kind", [WalkingEnv, SilentEnv])
+def test_a_worker_that_is_killed_costs_no_part_anything(process_backend: str, kind: type[WalkingEnv]) -> None:
+    with ParallelEnv([kind] * 6, backend=process_backend, num_workers=2, start_method="fork") as envs:
+        with ParallelEnv([kind] * 6, backend="serial") as plain:
             plain.reset(seed=1)
             parts = envs.split(2)
             for part in parts:
@@ -179,14 +187,15 @@ def test_a_recording_of_chosen_environments_is_compared_with_what_is_asked_for(
 
 
 class CountedEnv(CountingEnv):
-    """Sees how many steps all environments of its process have taken, so that their order shows."""
+    """Sees how many steps all environments of its process have taken, so that their order shows; has an info now and then."""
 
     steps_of_all = 0
 
     def step(self, action: Any) -> Any:
         CountedEnv.steps_of_all += 1
-        observation, *rest = super().step(action)
-        return observation, float(CountedEnv.steps_of_all), *rest[1:]
+        observation, _, terminated, truncated, info = super().step(action)
+        reward = float(CountedEnv.steps_of_all)
+        return observation, reward, terminated, truncated, info if CountedEnv.steps_of_all % 10 == 0 else {}
 
 
 def play_halves(backend: str, seed: int) -> list[Any]:

@@ -179,12 +179,11 @@ class Pool:
         self._check_usable()
         if not self.backend.steps_at_once:
             return False
-        sequence = self._sequence + self._num_slots
-        commands = [(worker, Command(sequence, Op.STEP_EACH, payload)) for worker, payload in payloads.items()]
-        if not self.backend.order_half(half, rows, commands):
-            return False
-        self._sequence, self._op = sequence, Op.STEP_EACH
-        self._halves[half] = _Half(rows, sequence, list(payloads))
+        self._sequence += self._num_slots
+        self._op = Op.STEP_EACH
+        commands = [(worker, Command(self._sequence, self._op, payload)) for worker, payload in payloads.items()]
+        self.backend.order_half(half, rows, commands)
+        self._halves[half] = _Half(rows, self._sequence, list(payloads))
         return True
 
     def finish_half(self, rows: list[int]) -> bool:

@@ -205,16 +205,14 @@ class Supervisor:
             self._note_rest()
         return is_done
 
-    def order_half(self, half: int, rows: list[int], commands: Sequence[Addressed]) -> bool:
+    def order_half(self, half: int, rows: list[int], commands: Sequence[Addressed]) -> None:
         """As ``post``, for one of two halves."""
-        if not self._backend.order_half(half, rows, commands):
-            return False
+        self._backend.order_half(half, rows, commands)
         if self._busy_since is None:
             self._busy_since = self._clock()
         if self.journal is not None:
             self._commands_until_maintenance -= 1
             self.journal.write(commands)
-        return True
 
     def finish_half(self, half: int, rows: list[int], sequence: int, workers: Sequence[int]) -> bool:
         """As of the backend: as if ``poll`` had brought everybody's arrival."""

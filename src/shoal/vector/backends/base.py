@@ -43,12 +43,12 @@ class RealTime:
         """Only asked of who steps at once."""
         raise NotImplementedError
 
-    def order_half(self, half: int, rows: list[int], commands: Sequence[Addressed]) -> bool:
-        """Not here."""
-        return False
+    def order_half(self, half: int, rows: list[int], commands: Sequence[Addressed]) -> None:
+        """Only asked of who steps at once."""
+        raise NotImplementedError
 
     def finish_half(self, half: int, rows: list[int], sequence: int, workers: Sequence[int]) -> bool:
-        """Not here."""
+        """Not here; it may have been ordered elsewhere, before."""
         return False
 
 
@@ -118,8 +118,8 @@ class Backend(Protocol):
     def finish_step(self, sequence: int) -> bool:
         """Wait a moment; returns whether all have finished that step, with nothing more to tell. If not, ``poll`` tells."""
 
-    def order_half(self, half: int, rows: list[int], commands: Sequence[Addressed]) -> bool:
-        """As ``post`` on that way, for one of two halves of all environments; returns whether there was a way."""
+    def order_half(self, half: int, rows: list[int], commands: Sequence[Addressed]) -> None:
+        """As ``post`` on that way, for one of two halves of all environments."""
 
     def finish_half(self, half: int, rows: list[int], sequence: int, workers: Sequence[int]) -> bool:
         """As ``finish_step``, for what was ordered of these workers; if it returns no, ``poll`` tells who has arrived."""

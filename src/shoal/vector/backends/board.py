@@ -33,7 +33,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from shoal.vector.backends.patience import LONG_SECONDS, SPIN_SECONDS, give_way, look
+from shoal.vector.backends.patience import LONG_SECONDS, SPIN_SECONDS, look
 from shoal.vector.backends.shared_buffer import SharedBuffer, is_portable, map_shared
 
 # Each group has a cache line of its own, so that writing to one does not disturb who looks at another.
@@ -82,12 +82,7 @@ class Board:
         row = self._words[worker * STRIDE + PROGRESS]
         return row - 1 if row else None
 
-    def order(self, worker: int, sequence: int) -> bool:
-        """Ask for an ordinary step; returns whether the worker sleeps and has to be rung."""
-        self._words[worker * STRIDE + ORDERED] = sequence
-        return bool(self._words[worker * STRIDE + WORKER_ASLEEP])
-
-    def order_all(self, workers: Iterable[int], sequence: int, part: int = ALL) -> list[int]:
+    def order(self, workers: Iterable[int], sequence: int, part: int = ALL) -> list[int]:
         """Ask these for a step of all their environments, or of those of a part; returns who sleeps and has to be rung."""
         words, word = self._words, ORDERED if part == ALL else ORDERED_PART + part
         for worker in workers:
@@ -96,19 +91,16 @@ class Board:
 
     def are_done(self, workers: Iterable[int], sequence: int, seconds: float, part: int = ALL) -> bool:
         """Look for so long at most whether all of these have finished that step; not if one of them has sent a message."""
-        words, mail_read, clock = self._words, self._mail_read, time.perf_counter
-        word = DONE if part == ALL else DONE_PART + part
-        waiting = [(worker * STRIDE + word, worker * STRIDE + ANSWERED, mail_read[worker]) for worker in workers]
-        end = clock() + seconds
-        while waiting:
-            done, answered, num_read = waiting[-1]
-            if words[done] == sequence:
+        words, word = self._words, DONE if part == ALL else DONE_PART + part
+        waiting = [(worker * STRIDE + word, worker * STRIDE + ANSWERED, self._mail_read[worker]) for worker in workers]
+
+        def is_over() -> bool:
+            while waiting and words[waiting[-1][0]] == sequence:
                 waiting.pop()
-            elif words[answered] != num_read or clock() > end:
-                return False
-            else:
-                give_way()
-        return True
+            return not waiting or words[waiting[-1][1]] != waiting[-1][2]
+
+        look(is_over, seconds)
+        return not waiting
 
     def mail_sent(self, worker: int) -> None:
         """Say that there is a message on the socket."""

@@ -19,7 +19,7 @@ import cloudpickle
 import numpy as np
 
 from shoal.vector.backends.base import Addressed, RealTime, StartMethod
-from shoal.vector.backends.board import FIRST_SLEEP_SECONDS, NAP_SECONDS, Board, writes_keep_their_order
+from shoal.vector.backends.board import ALL, FIRST_SLEEP_SECONDS, NAP_SECONDS, Board, writes_keep_their_order
 from shoal.vector.backends.channel import ARRIVAL, LOG, RING, Channel, Frame
 from shoal.vector.backends.fork_guard import disown, own
 from shoal.vector.backends.last_words import ask_for_stack, read_last_words
@@ -214,8 +214,7 @@ class ProcessBackend(RealTime):
             else:
                 self._awaited[worker] = command
             if self._uses_board and command.op is Op.STEP and not data:
-                if self._board.order(worker, command.sequence):
-                    member.channel.send(member.generation, command.sequence, RING)
+                self._order([worker], command.sequence)
                 continue
             raw = None
             if self._shared is None and command.op in (Op.STEP, Op.STEP_EACH):
@@ -277,9 +276,13 @@ class ProcessBackend(RealTime):
     def order_step(self, commands: Sequence[Addressed]) -> None:
         """As :meth:`post`, for the ordinary step, which is the same for all, where that is ordered on the board."""
         self._awaited = dict(commands)
-        for worker in self._board.order_all(self._workers, commands[0][1].sequence):
+        self._order(self._workers, commands[0][1].sequence)
+
+    def _order(self, workers: Sequence[int], sequence: int, half: int = ALL) -> None:
+        """Order a step on the board, and wake who sleeps."""
+        for worker in self._board.order(workers, sequence, half):
             member = self._members[worker]
-            member.channel.send(member.generation, commands[0][1].sequence, RING)
+            member.channel.send(member.generation, sequence, RING)
 
     def finish_step(self, sequence: int) -> bool:
         """Look whether all have finished the ordinary step, and have nothing more to tell. Otherwise :meth:`poll` goes on."""
@@ -290,15 +293,12 @@ class ProcessBackend(RealTime):
         self._awaited = {}
         return True
 
-    def order_half(self, half: int, rows: list[int], commands: Sequence[Addressed]) -> bool:
+    def order_half(self, half: int, rows: list[int], commands: Sequence[Addressed]) -> None:
         """Order a step of one of two halves on the board."""
         sequence = commands[0][1].sequence
         self._tickets[rows] = sequence
         self._num_under_way += len(rows)
-        for worker in self._board.order_all([worker for worker, _ in commands], sequence, half):
-            member = self._members[worker]
-            member.channel.send(member.generation, sequence, RING)
-        return True
+        self._order([worker for worker, _ in commands], sequence, half)
 
     def finish_half(self, half: int, rows: list[int], sequence: int, workers: Sequence[int]) -> bool:
         """Look whether these workers have finished a half, and have nothing more to tell."""
