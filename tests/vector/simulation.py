@@ -10,11 +10,13 @@ import random
 from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import compress
 from typing import Any
 
 import numpy as np
 
 from shoal.vector.backends.base import Addressed
+from shoal.vector.halves import Half
 from shoal.vector.layout import Arena, as_index, private_arena
 from shoal.vector.messages import (
     EACH,
@@ -36,7 +38,8 @@ class End(BaseException):
     """Raised by an environment that ends its process."""
 
 
-ACCIDENTS = ("before", "during", "after", "after the reply", "hang")
+DEATHS = ("before", "during", "after", "after the reply")
+ACCIDENTS = (*DEATHS, "hang")
 
 
 class SimulatedWorker:
@@ -61,11 +64,11 @@ class SimulatedBackend:
     name, in_process = "shm", False
     dropped_replies = 0
 
-    def __init__(self, recipes: list[Recipe], seed: int, danger: float) -> None:
+    def __init__(self, recipes: list[Recipe], seed: int, danger: float, possible: Sequence[str] = ACCIDENTS) -> None:
         self.num_workers = len(recipes)
         self._recipes = recipes
         self._chance = random.Random(seed)
-        self._danger = danger
+        self._danger, self._possible = danger, possible
         self._now = 0.0
         self._arena: Arena
         self._attached = False
@@ -74,6 +77,8 @@ class SimulatedBackend:
         self._told: list[Event] = []
         """What has happened and was not asked for yet."""
         self.accidents: list[str] = []
+        self.steps_finished = self.halves_finished = 0
+        """On the short way."""
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -121,30 +126,42 @@ class SimulatedBackend:
 
     @property
     def steps_at_once(self) -> bool:
-        return self._chance.random() < 0.5
+        return self._chance.random() < 0.8
 
     def order_step(self, commands: Sequence[Addressed]) -> None:
         self.post(commands)
 
-    def order_half(self, half: int, rows: list[int], commands: Sequence[Addressed]) -> None:
-        self.post(commands)
+    def order_half(self, half: Half) -> None:
+        self.post([(worker, Command(half.sequence, Op.STEP_EACH, steps)) for worker, steps in half.steps.items()])
 
-    def finish_half(self, half: int, rows: list[int], sequence: int, workers: Sequence[int]) -> bool:
-        return False
+    def finish_half(self, half: Half) -> bool:
+        """As :meth:`finish_step`; the other half may be done as well, and somebody may have died since."""
+        self._work_for_a_while()
+        is_its = [isinstance(event, Arrival) and event.sequence == half.sequence for event in self._told]
+        arrived = list(compress(self._told, is_its))
+        if len(arrived) < len(half.rows) or any(any(event.outcome) for event in arrived):  # type: ignore[union-attr]
+            return False
+        self._told = [event for event, its in zip(self._told, is_its, strict=True) if not its]
+        self.halves_finished += 1
+        return True
 
-    def finish_step(self, sequence: int) -> bool:
-        """Sometimes all are done already; often somebody is not, has more to tell, or never will be."""
-        while any(worker.queue for worker in self._workers.values()) and self._chance.random() < 0.9:
+    def _work_for_a_while(self) -> None:
+        while any(worker.queue for worker in self._workers.values()) and self._chance.random() < 0.98:
             events = self._go_on(0.01)
             if not events:
                 break
             self._told.extend(events)
+
+    def finish_step(self, sequence: int) -> bool:
+        """Sometimes all are done already; often somebody is not, has more to tell, or never will be."""
+        self._work_for_a_while()
         answers = {event.worker: event for event in self._told if isinstance(event, Reply)}
         if len(answers) < self.num_workers or len(answers) < len(self._told):
             return False
         if any(event.sequence != sequence or any(event.outcome) for event in answers.values()):
             return False
         self._told.clear()
+        self.steps_finished += 1
         return True
 
     def poll(self, timeout: float | None, arrivals: int = 1) -> list[Event]:
@@ -205,7 +222,7 @@ class SimulatedBackend:
         return [Reply(worker.number, command.sequence, outcome)]
 
     def _accident(self) -> str:
-        return self._chance.choice(ACCIDENTS) if self._chance.random() < self._danger and self._attached else ""
+        return self._chance.choice(self._possible) if self._chance.random() < self._danger and self._attached else ""
 
     def _tear(self, rows: Any) -> None:
         """A write that was not finished."""

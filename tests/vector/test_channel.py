@@ -47,10 +47,11 @@ def test_a_message_larger_than_the_socket_passes_both_ways(pair: tuple[Channel, 
     channel.max_raw = 10**8
     payload = bytes(range(256)) * 20_000
     assert not channel.send(0, 7, 3, payload, [memoryview(payload)])
-    received: list[Frame | None] = []
+    received: list[Frame] = []
 
     def echo() -> None:
         frame = worker.receive()
+        assert isinstance(frame, Frame)
         received.append(frame)
         worker.send(0, 8, 100, payload, [memoryview(payload)])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -168,6 +168,29 @@ def test_sending_and_receiving_that_is_interrupted_at_any_line(process_backend: 
             after = envs.get_attr("count")
             assert after in (before, tuple(count + 1 for count in before)), "all have taken one step, or none"
             before = after
+
+
+@pytest.mark.parametrize("on_fault", ["restore", "raise"])
+def test_halves_that_are_interrupted_at_any_line(process_backend: str, on_fault: str) -> None:
+    def step_both() -> None:
+        for part in parts:
+            part.step_async(np.array([0, 0]))
+        for part in parts:
+            part.step_wait()
+
+    with made(process_backend, on_fault=on_fault) as envs:
+        parts = envs.split(2)
+        before = envs.get_attr("count")
+        for _ in moments(step_both, instructions=False, every=1 if on_fault == "restore" else 5):
+            for part in parts:
+                with suppress(shoal.NothingPending):
+                    together(part.step_wait()[0])
+            after = envs.get_attr("count")
+            for row, (count, later) in enumerate(zip(before, after, strict=True)):
+                assert later in (count, count + 1), "a half has taken a step, or none"
+                assert later == after[row % 2], "a half stays together"
+            before = after
+        assert envs.stats.restarts == 0
 
 
 def test_closing_that_is_interrupted_at_any_line(process_backend: str) -> None:

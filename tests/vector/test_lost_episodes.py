@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -16,6 +17,7 @@ from gymnasium.vector import AutoresetMode
 
 import shoal
 from shoal import ParallelEnv
+from shoal.vector.backends.worker import Worker
 from tests.comparing import difference
 from tests.envs import CountingEnv, HangingEnv, TextEnv, WalkingEnv
 
@@ -173,6 +175,40 @@ def test_its_journal_does_not_grow(process_backend: str) -> None:
             envs.step([0, 0])
         journal = envs._pool.backend.journal  # type: ignore[attr-defined]
         assert len(journal.rounds) < 50
+        for _ in range(100):
+            envs.send([0, 0])
+            envs.recv(min_envs=2)
+        assert len(journal.rounds) < 50
+        for part in envs.split(2) * 100:
+            part.step([0])
+        assert len(journal.rounds) < 50
+
+
+def test_a_lost_half_shows_what_was_last_seen_of_it(
+    process_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doom, announce = tmp_path / "doom", Worker._announce_all
+
+    def patched(self: Any, rows: Any, *others: Any) -> None:
+        if list(rows) == [0] and doom.exists():
+            doom.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)  # everything is written, and nothing said
+        announce(self, rows, *others)
+
+    monkeypatch.setattr(Worker, "_announce_all", patched)
+    envs = ParallelEnv(
+        [functools.partial(CountingEnv, 10**6)] * 2, backend=process_backend, start_method="fork", replayable=False
+    )
+    with envs:
+        envs.reset(seed=0)
+        first, second = envs.split(2)
+        for _ in range(50):
+            first.step(np.array([0]))
+            second.step(np.array([0]))
+        doom.touch()
+        observation, _, _, truncated, _ = first.step(np.array([0]))
+        assert truncated.tolist() == [True]
+        assert observation[0, 0] == 50
 
 
 def test_fewer_workers_than_such_environments_are_refused() -> None:

@@ -18,6 +18,7 @@ from shoal.vector.backends.channel import WorkerChannel
 from shoal.vector.backends.worker import Worker
 from shoal.vector.messages import Op
 from shoal.vector.observations import ObservationWriter
+from shoal.vector.plain_steps import PlainSteps
 from shoal.vector.replays import IS_REPLAYING
 from tests.comparing import difference
 from tests.envs import WalkingEnv
@@ -61,10 +62,10 @@ class Moment:
 def before_the_reply(moment: Moment, patch: pytest.MonkeyPatch) -> None:
     reply = Worker._reply
 
-    def patched(self: Any, frame: Any, outcome: Any) -> None:
-        if frame.kind == Op.STEP and moment.counts():
+    def patched(self: Any, sequence: int, kind: int, outcome: Any) -> None:
+        if kind == Op.STEP and moment.counts():
             moment.strike()
-        reply(self, frame, outcome)
+        reply(self, sequence, kind, outcome)
 
     patch.setattr(Worker, "_reply", patched)
 
@@ -72,9 +73,9 @@ def before_the_reply(moment: Moment, patch: pytest.MonkeyPatch) -> None:
 def after_the_reply(moment: Moment, patch: pytest.MonkeyPatch) -> None:
     reply = Worker._reply
 
-    def patched(self: Any, frame: Any, outcome: Any) -> None:
-        strikes = frame.kind == Op.STEP and moment.counts()
-        reply(self, frame, outcome)
+    def patched(self: Any, sequence: int, kind: int, outcome: Any) -> None:
+        strikes = kind == Op.STEP and moment.counts()
+        reply(self, sequence, kind, outcome)
         if strikes:
             moment.strike()
 
@@ -86,9 +87,9 @@ def in_the_reply(moment: Moment, patch: pytest.MonkeyPatch) -> None:
     reply, send = Worker._reply, WorkerChannel.send
     strikes = [False]
 
-    def patched_reply(self: Any, frame: Any, outcome: Any) -> None:
-        strikes[0] = frame.kind == Op.STEP and moment.counts()
-        reply(self, frame, outcome)
+    def patched_reply(self: Any, sequence: int, kind: int, outcome: Any) -> None:
+        strikes[0] = kind == Op.STEP and moment.counts()
+        reply(self, sequence, kind, outcome)
 
     def patched_send(self: Any, *arguments: Any, **keywords: Any) -> None:
         if strikes[0]:
@@ -114,7 +115,7 @@ class _HalfSocket:
 
 def in_the_writing(moment: Moment, patch: pytest.MonkeyPatch) -> None:
     """The observations are spoilt."""
-    init = ObservationWriter.__init__
+    init, init_plain = ObservationWriter.__init__, PlainSteps.__init__
     moment.steps = -1  # a reset is written too
 
     def patched(self: Any, layout: Any, arena: Any) -> None:
@@ -123,14 +124,35 @@ def in_the_writing(moment: Moment, patch: pytest.MonkeyPatch) -> None:
 
         def write(row: int, observation: Any) -> None:
             if row == 0 and moment.counts():
-                for array in arena.observations:
-                    array[:] = 77
-                moment.strike()
+                _spoil(arena.observations, moment)
             really(row, observation)
 
         self.write = write
 
+    def patched_plain(self: Any, its: Any, rows: Any, index: Any, arena: Any, leaf: Any) -> None:
+        init_plain(self, its, rows, index, arena, leaf)
+        self._observations = _Brittle(self._observations, moment)
+
     patch.setattr(ObservationWriter, "__init__", patched)
+    patch.setattr(PlainSteps, "__init__", patched_plain)
+
+
+def _spoil(arrays: Any, moment: Moment) -> None:
+    for array in arrays:
+        array[:] = 77
+    moment.strike()
+
+
+class _Brittle:
+    """Where observations are written on the short way."""
+
+    def __init__(self, array: Any, moment: Moment) -> None:
+        self._array, self._moment = array, moment
+
+    def __setitem__(self, place: int, observation: Any) -> None:
+        if place == 0 and self._moment.counts():
+            _spoil([self._array], self._moment)
+        self._array[place] = observation
 
 
 def run(log: Path | None, wordy: bool, steps: int = 12, **keywords: Any) -> tuple[list[Any], int]:

@@ -77,8 +77,8 @@ class ActionWriter:
         first = int(self._space.start)
         return {number: self._only.dtype.type(number) for number in range(first, first + int(self._space.n))}
 
-    def write_some(self, actions: Any, rows: list[int]) -> Written:
-        """As :meth:`write`, with one action for each of these environments."""
+    def write_some(self, actions: Any, rows: list[int], index: slice | list[int] | None = None) -> Written:
+        """As :meth:`write`, with one action for each of these environments, which ``index`` selects more quickly."""
         if (
             self._only is not None
             and type(actions) is np.ndarray
@@ -86,7 +86,7 @@ class ActionWriter:
             and actions.shape == (len(rows), *self._only_shape[1:])
             and self._only_in_range(actions)
         ):
-            self._only_target[rows] = actions
+            self._only_target[rows if index is None else index] = actions
             return NOTHING_MORE
         ignored = self._ignored
         batch = Batch(len(rows), None if ignored is None else lambda: ignored()[rows])

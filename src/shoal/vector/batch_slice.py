@@ -37,7 +37,7 @@ class BatchSlice(LoopSlice):
 
     def construct(self, env_fns: Iterable[EnvFn], entropy: int | None, outcome: Outcome) -> None:
         """Make all rows, and report what they are like."""
-        self._progress[0] = self.rows.start + 1
+        self.progress[0] = self.rows.start + 1
         try:
             self._batch = self._make_rows(len(self.rows))
             self.envs = [self._batch.env(place) for place in range(len(self.rows))]
@@ -47,9 +47,9 @@ class BatchSlice(LoopSlice):
             census = census_of(self.envs[0])
             outcome.values.extend((row, census) for row in self.rows)
             self.due = DueRows(self.rows, self._batch.state.is_due)
-        except self._caught as error:
+        except self.caught as error:
             outcome.failures.append(Failure.of(error, env_index=self.rows.start, phase="construct"))
-        self._progress[0] = 0
+        self.progress[0] = 0
 
     def attach(self, arena: Arena, writer: ObservationWriter, task_source: TaskSource | None) -> None:
         """Say where results go and where tasks come from."""
@@ -107,11 +107,11 @@ class BatchSlice(LoopSlice):
     def _step_together(self, places: Array, actions: Array, mode: int, outcome: Outcome, its: Any) -> dict[str, Array]:
         batch, origins = self._batch, self._its_origins
         begun = places[batch.state.is_due[places]] if origins is not None else None
-        self._progress[0] = self.rows.start + int(places[0]) + 1
+        self.progress[0] = self.rows.start + int(places[0]) + 1
         try:
             with self.clock or UNTIMED:
                 num_ended = batch.step(places, actions, mode)
-        except self._caught as error:
+        except self.caught as error:
             # Nobody knows in which row, and how far the others got, so all of them have to be reset.
             rows = [self.rows[place] for place in places.tolist()]
             self._catch_up(rows)
@@ -119,7 +119,7 @@ class BatchSlice(LoopSlice):
             self.clear_rows(rows)
             return {}
         finally:
-            self._progress[0] = 0
+            self.progress[0] = 0
         if num_ended and mode == SAME_STEP:
             _, terminated, truncated = self._numbers
             begun = places[terminated[places] | truncated[places]]
@@ -154,16 +154,16 @@ class BatchSlice(LoopSlice):
         if self._its_origins is not None:
             kind = KNOWN | SEEDED if is_seeded else KNOWN
             self._note_origins(places, before.episode + 1, before.key, before.drawn, kind)
-        self._progress[0] = rows[0] + 1
+        self.progress[0] = rows[0] + 1
         try:
             with self.clock or UNTIMED:
                 batch.begin(places)
-        except self._caught as error:
+        except self.caught as error:
             self._catch_up(rows)
             outcome.failures.extend(self._failure(error, row, "reset") for row in rows)
             return []
         finally:
-            self._progress[0] = 0
+            self.progress[0] = 0
         return list(by_environment([Columns(rows, batch.columns(places))]).items())
 
     # -- row by row --------------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class BatchSlice(LoopSlice):
         episodes, steps, first = self._batch.state.episode, self._batch.state.steps, self.rows.start
         for row in rows:
             place = row - first
-            self._episodes[place], self._steps[place] = int(episodes[place]), int(steps[place]) - self.rounds
+            self._episodes[place], self.steps[place] = int(episodes[place]), int(steps[place]) - self.rounds
         for place in list(self._interrupted):
             env: Any = self.envs[place]
             if not env.has_news:

@@ -61,7 +61,7 @@ class FirstReady(Tasked):
         self._decide_before_flight()
         self._send(actions, rows_of(env_ids, self.num_envs), Pace.ALONE)
 
-    def _send(self, actions: Any, rows: list[int], pace: Pace, half: int | None = None) -> None:
+    def _send(self, actions: Any, rows: list[int], pace: Pace) -> None:
         self._flights.check_departure(rows)
         self._check_ready(rows)
         loose, wide = self._write_actions(actions, rows)
@@ -71,8 +71,7 @@ class FirstReady(Tasked):
         }
         with self._interrupts:
             self._has_sent = True
-            if half is None or loose or wide or not self._pool.send_half(half, rows, payloads):
-                self._pool.send(Op.STEP_EACH, payloads)
+            self._pool.send(Op.STEP_EACH, payloads)
             self._flights.depart(rows)
 
     def send_reset(
@@ -121,8 +120,7 @@ class FirstReady(Tasked):
 
     def _recv(self, wanted: Wanted, timeout: float | None) -> Batch:
         with self._interrupts:
-            if timeout is not None or not self._flights.land_half(wanted):
-                self._flights.wait(wanted, timeout)
+            self._flights.wait(wanted, timeout)
             self._interrupts.heed()
             return self._receive(wanted)
 

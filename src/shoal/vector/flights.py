@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from shoal.vector.errors import AlreadyPending, ConfigurationError, NothingPending, StateError, WaitTimeout
+from shoal.vector.halves import Half
 from shoal.vector.messages import NOTHING, Arrival, Arrivals, Outcome
 from shoal.vector.pool import Pool
 
@@ -27,8 +28,10 @@ class Flights:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._under_way: set[int] = set()
-        self._arrived: dict[int, Outcome] = {}
+        self._halves: dict[int, Half] = {}
+        """Those that were sent off as such, until somebody asks for their environments one by one."""
+        self._each_under_way: set[int] = set()
+        self._each_arrived: dict[int, Outcome] = {}
         """In the order of their arrival."""
         self._begun: set[int] = set()
         """Those of them that were sent off to begin an episode."""
@@ -38,10 +41,56 @@ class Flights:
     def take_over(self, other: Flights) -> None:
         """Go on where another one was, of which nobody is under way."""
         self._recording, self._to_replay = other._recording, other._to_replay
-        self._arrived, self._begun = other._arrived, other._begun
+        self._each_arrived, self._begun = other._arrived, other._begun
+
+    @property
+    def _under_way(self) -> set[int]:
+        self._take_apart()
+        return self._each_under_way
+
+    @property
+    def _arrived(self) -> dict[int, Outcome]:
+        self._take_apart()
+        return self._each_arrived
+
+    def _take_apart(self, rows: Collection[int] | None = None) -> None:
+        """From now on, the environments of those halves that have any of these are looked at one by one."""
+        if not self._halves:
+            return
+        with self._pool.interrupts:
+            for half in [*self._halves.values()]:
+                if rows is None or not half.members.isdisjoint(rows):
+                    del self._halves[half.number]
+                    if half.has_landed:
+                        self._each_arrived.update(dict.fromkeys(half.rows, NOTHING))
+                    else:
+                        self._each_under_way.update(half.rows)
+
+    def could_send(self, half: Half) -> bool:
+        """Whether this half may be sent off as such: all of it is idle, and nobody keeps record."""
+        return (
+            half.number not in self._halves
+            and (not self._each_under_way or self._each_under_way.isdisjoint(half.rows))
+            and (not self._each_arrived or self._each_arrived.keys().isdisjoint(half.rows))
+            and self._recording is None
+            and not self._to_replay
+        )
+
+    def send_half(self, half: Half) -> None:
+        """It has been sent off."""
+        half.has_landed = False
+        self._halves[half.number] = half
+
+    def has_sent(self, half: Half) -> bool:
+        """Whether it was sent off as a half, is not handed over, and nobody has asked for its environments one by one."""
+        return half.number in self._halves
+
+    def hand_over_half(self, half: Half) -> None:
+        """It is handed over as a whole."""
+        del self._halves[half.number]
 
     def __bool__(self) -> bool:
-        return bool(self._under_way or self._arrived)
+        return bool(self._halves or self._each_under_way or self._each_arrived)
 
     def not_handed_over(self) -> list[int]:
         """All that have been sent and not received."""
@@ -75,10 +124,11 @@ class Flights:
 
     def drop(self, rows: list[int]) -> None:
         """Wait for these, and hand them over to nobody."""
+        self._take_apart(rows)
         while self._missing(rows):
             self.look(None, self._missing(rows))
         for row in rows:
-            self._arrived.pop(row, None)
+            self._each_arrived.pop(row, None)
 
     def land(self) -> None:
         """Wait until nobody is under way; whoever has arrived stays to be received."""
@@ -88,11 +138,13 @@ class Flights:
     def _note(self, arrivals: Iterable[Arrival | Arrivals]) -> None:
         for arrival in arrivals:
             if isinstance(arrival, Arrivals):
-                self._under_way.difference_update(arrival.rows)
-                self._arrived.update(dict.fromkeys(arrival.rows, NOTHING))
+                self._take_apart(arrival.rows)
+                self._each_under_way.difference_update(arrival.rows)
+                self._each_arrived.update(dict.fromkeys(arrival.rows, NOTHING))
             else:
-                self._under_way.discard(arrival.env_index)
-                self._arrived[arrival.env_index] = arrival.outcome
+                self._take_apart([arrival.env_index])
+                self._each_under_way.discard(arrival.env_index)
+                self._each_arrived[arrival.env_index] = arrival.outcome
 
     def has_arrived(self, row: int) -> bool:
         """Whether ``recv`` could hand it over without waiting."""
@@ -119,6 +171,7 @@ class Flights:
 
     def wanted_exactly(self, rows: list[int]) -> Wanted:
         """What a ``recv`` of these environments waits for."""
+        self._take_apart(rows)
         missing = self._not_sent(rows)
         if missing:
             raise NothingPending(
@@ -133,6 +186,7 @@ class Flights:
 
     def _wanted_again(self) -> Wanted:
         exactly = self._to_replay[0]
+        self._take_apart(exactly)
         missing = self._not_sent(exactly)
         if missing:
             raise StateError(
@@ -142,19 +196,21 @@ class Flights:
         return Wanted(len(exactly), None, exactly)
 
     def _not_sent(self, rows: list[int]) -> list[int]:
-        return [row for row in rows if row not in self._under_way and row not in self._arrived]
+        under_way, arrived = self._each_under_way, self._each_arrived
+        return [row for row in rows if row not in under_way and row not in arrived]
 
     def is_enough(self, wanted: Wanted) -> bool:
         """Whether ``recv`` may return, or has to raise what an environment raised."""
         if self._failed_rows(wanted):
             return True
         if wanted.exactly is not None:
-            return all(row in self._arrived for row in wanted.exactly)
+            return all(row in self._each_arrived for row in wanted.exactly)
         return len(self._arrived) >= wanted.min_envs
 
     def wait(self, wanted: Wanted, timeout: float | None) -> None:
         """Until enough have arrived; nothing is lost if that takes longer than ``timeout`` seconds."""
-        self.look()
+        if not self.is_enough(wanted):
+            self.look()
         end = None if timeout is None else time.monotonic() + timeout
         while not self.is_enough(wanted):
             left = None if end is None else end - time.monotonic()
@@ -164,17 +220,8 @@ class Flights:
                 left, wanted.min_envs - len(self._arrived) if wanted.exactly is None else self._missing(wanted.exactly)
             )
 
-    def land_half(self, wanted: Wanted) -> bool:
-        """Look whether a half that was sent off as such is back as a whole; otherwise wait as for anybody else."""
-        rows = wanted.exactly
-        if rows is None or not self._pool.finish_half(rows):
-            return False
-        self._under_way.difference_update(rows)
-        self._arrived.update(dict.fromkeys(rows, NOTHING))
-        return True
-
     def _missing(self, rows: list[int]) -> int:
-        return len(self._under_way.intersection(rows))
+        return len(self._each_under_way.intersection(rows))
 
     def why_timed_out(self, wanted: Wanted, timeout: float | None) -> str:
         """For the exception."""
@@ -191,7 +238,7 @@ class Flights:
 
     def _failed_rows(self, wanted: Wanted) -> list[int]:
         """Who raised, of those that concern the caller."""
-        failed = [row for row, outcome in self._arrived.items() if outcome is not NOTHING and outcome.failures]
+        failed = [row for row, outcome in self._each_arrived.items() if outcome is not NOTHING and outcome.failures]
         return [row for row in failed if not wanted.is_chosen or row in (wanted.exactly or ())] if failed else []
 
     def failed(self, wanted: Wanted) -> Outcome | None:
@@ -201,7 +248,7 @@ class Flights:
             return None
         together = Outcome.empty()
         for row in rows:
-            together.failures.extend(self._arrived.pop(row).failures)
+            together.failures.extend(self._each_arrived.pop(row).failures)
         return together
 
     def have_begun(self, rows: Iterable[int]) -> bool:
@@ -217,7 +264,7 @@ class Flights:
             self._to_replay.popleft()
         if self._recording is not None:
             self._recording.append(list(rows))
-        return {row: self._arrived.pop(row) for row in rows}
+        return {row: self._each_arrived.pop(row) for row in rows}
 
     def record(self) -> Recording:
         """Write down from now on what is handed over, into the list that is returned."""

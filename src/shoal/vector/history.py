@@ -70,7 +70,7 @@ class History:
 
     def attach(self, actions: Array, results: Sequence[Array]) -> None:
         """Say what there is to keep of an ordinary step."""
-        self._step_nbytes = actions.nbytes + sum(array.nbytes for array in results)
+        self.step_nbytes = actions.nbytes + sum(array.nbytes for array in results)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ class History:
         self.under_way = None
         one.results = results
         if one.failed or one.done:
-            one.nbytes = self._step_nbytes
+            one.nbytes = self.step_nbytes
             self.append(one)
             return
         stretch = self._last
@@ -93,7 +93,7 @@ class History:
         stretch.before.append(one.before)
         stretch.actions.append(one.actions)
         stretch.results.append(results)
-        self.nbytes += self._step_nbytes
+        self.nbytes += self.step_nbytes
 
     def append(self, one: Round) -> None:
         """Write down another round."""
@@ -135,7 +135,7 @@ class History:
         while self._parts:
             part = self._parts[0]
             if isinstance(part, Stretch):
-                self.nbytes -= part.drop_before(sequence) * self._step_nbytes
+                self.nbytes -= part.drop_before(sequence) * self.step_nbytes
                 if len(part):
                     break
                 self._parts.popleft()

@@ -27,10 +27,23 @@ from gymnasium.vector import AutoresetMode
 from shoal.vector.backends.base import Addressed
 from shoal.vector.digests import Digester
 from shoal.vector.failures import Failure
+from shoal.vector.halves import Half
 from shoal.vector.history import History
 from shoal.vector.layout import Arena, Array, Rows, as_index, private_arena
 from shoal.vector.messages import EACH, Attachment, Command, Op, Redo, Replay, Reply, Steps, one_by_one
-from shoal.vector.rounds import NOBODY, RESETS, STEPS, TOUCHES, Round, in_parts, num_rows, part_of, rest_of
+from shoal.vector.rounds import (
+    EVERYBODY,
+    NOBODY,
+    NONE_FAILED,
+    RESETS,
+    STEPS,
+    TOUCHES,
+    Round,
+    in_parts,
+    num_rows,
+    part_of,
+    rest_of,
+)
 from shoal.vector.starts import Past, Start
 
 JOURNALED = frozenset((Op.RESET, Op.STEP, Op.CALL, Op.SET_ATTR, *EACH))
@@ -43,6 +56,7 @@ class Journal:
 
     def __init__(self, rows: Sequence[range]) -> None:
         self.rows = list(rows)
+        self._everybody = range(rows[-1].stop)
         self.rounds = History()
         self.starts: dict[int, Start] = {}
         """Of environments whose history does not begin where they were made."""
@@ -84,7 +98,9 @@ class Journal:
             return
         self.last_sequence = sequence
         if payload is None:  # the ordinary step of all environments
-            one = Round(sequence, op, None, self.seconds, len(commands), self._arena.action_block.tobytes())
+            one = Round(
+                sequence, op, None, self.seconds, len(commands), self._arena.action_block.tobytes(), NOBODY, 0, NOBODY
+            )
             self._open[sequence] = self.rounds.under_way = one
             return
         one = self._open[sequence] = Round(sequence, op, commands, self.seconds, len(commands))
@@ -97,6 +113,21 @@ class Journal:
             self.rounds.append(one)
             if op in TOUCHES:
                 self._note_touch(commands)
+
+    def write_half(self, half: Half) -> None:
+        """Write down the step of a half that has just been ordered."""
+        self.last_sequence = sequence = half.sequence
+        self._open[sequence] = one = Round(
+            sequence, Op.STEP_EACH, None, self.seconds, len(half.workers), self._arena.action_block.tobytes(),
+            NOBODY, 0, NOBODY, len(half.rows), None, NONE_FAILED, self.rounds.step_nbytes, half,
+        )  # fmt: skip
+        self.rounds.append(one)
+
+    def finish_half(self, half: Half) -> bool:
+        """All of a half are back, with nothing to tell; returns whether nobody has anything to answer any more."""
+        one = self._open.pop(half.sequence)
+        one.answered, one.results = EVERYBODY, self._results_now()
+        return not self._open
 
     def _given(self, command: Command) -> list[Array]:
         """The actions of a command to some environments, copied."""
@@ -215,9 +246,9 @@ class Journal:
         observations = self._arena.observations
         if not self._takes_digests:
             for one in reversed(self.rounds):
-                if one.results is not None:
-                    return [array[row].copy() for array in self._laid_out(one.results)[: len(observations)]]
-                if row in one.done:
+                if row in one.rows_with_results(self._everybody):
+                    if one.results is not None:
+                        return [array[row].copy() for array in self._laid_out(one.results)[: len(observations)]]
                     results, place = one.done[row]
                     return [array[place] for array in results[: len(observations)]]
         # A step that was not finished may have begun to write there.
@@ -311,7 +342,7 @@ class Journal:
     ) -> Redo:
         begins = tuple(row for row in rows if row in starts and starts[row].sequence == one.sequence)
         incomparable = set(one.failed)
-        if self._mode is AutoresetMode.SAME_STEP and command.op is Op.STEP:
+        if self._mode is AutoresetMode.SAME_STEP and command.op in STEPS:
             # The reward and the flags of this step are of the episode before the one that begins.
             incomparable.update(row for row in begins if not starts[row].is_new)
         payload = command.payload
@@ -319,7 +350,8 @@ class Journal:
             payload = Steps(rows, [], ())
         actions = self.actions_of(one, worker, rows) if one.op in STEPS else []
         expected = [None if row in incomparable else digest for row, digest in zip(rows, digests, strict=False)]
-        return Redo(command.op, rows, payload, actions, expected, begins)
+        op = Op.STEP if command.op is Op.STEP_EACH else command.op  # who answers for itself is the same then
+        return Redo(op, rows, payload, actions, expected, begins)
 
     def past_of(self, row: int, worker: int, entropy: int | None) -> Past:
         """How an environment got to where it is now."""
@@ -391,9 +423,13 @@ class Journal:
         self._drop()
 
     def keep_last(self) -> None:
-        """Forget all that has been answered but the last, for environments that will not be replayed."""
-        last = next((one.sequence for one in reversed(self.rounds) if one.results is not None), 0)
-        self.rounds.drop_before(last, self._open, lambda one: False)
+        """Forget all that has been answered but the last of each environment, for those that will not be replayed."""
+        unseen = set(self._everybody)
+        for one in reversed(self.rounds):
+            unseen.difference_update(one.rows_with_results(self._everybody))
+            if not unseen:
+                self.rounds.drop_before(one.sequence, self._open, lambda one: False)
+                return
 
     def floor(self, row: int) -> int:
         """The first command that matters to this environment."""

@@ -280,6 +280,15 @@ def as_index(rows: Rows) -> slice | list[int]:
     return slice(rows.start, rows.stop) if isinstance(rows, range) else rows
 
 
+def as_slice(rows: Rows) -> slice | None:
+    """What selects ``rows`` from an array as a view, where that is possible."""
+    if not rows:
+        return None
+    step = rows[1] - rows[0] if len(rows) > 1 else 1
+    evenly = range(rows[0], rows[-1] + 1, step) if step > 0 else range(0)
+    return slice(evenly.start, evenly.stop, step) if [*rows] == [*evenly] else None
+
+
 def pack(arrays: Sequence[Array], rows: Rows) -> list[memoryview]:
     """The bytes of these rows, array by array, ready for a gathering send. No copy where rows are a range."""
     index = as_index(rows)

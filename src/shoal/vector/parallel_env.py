@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -26,6 +27,8 @@ from shoal.vector.deciding import Deciding
 from shoal.vector.engine import Engine
 from shoal.vector.errors import ConfigurationError, ResetNeeded
 from shoal.vector.first_ready import Batch
+from shoal.vector.half_way import HalfWay
+from shoal.vector.halves import halves_of
 from shoal.vector.infos import EnvInfos, batch_infos, num_informed
 from shoal.vector.layout import Array
 from shoal.vector.leases import PoisonedLeases, num_slots_for
@@ -210,6 +213,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         nbytes = sum(array.nbytes for array in self._arena.observations)
         self._copies_early = self.copy and nbytes >= LARGE and len(self._pool.rows) > 1
         self._early: EarlyCopy | None = None
+        self._half_ways: list[HalfWay] = []
         self._short_way = short_way_of(self._pool, layout, self._actions, hands_out=self._hands_out_as_is and self.copy)
 
     # -- reset ---------------------------------------------------------------------------------------------------
@@ -380,11 +384,36 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         self._check_open()
         return split(self, num_parts)
 
-    def _send_together(self, actions: Any, rows: list[int], half: int | None) -> None:
+    def _send_together(self, actions: Any, rows: list[int]) -> None:
         self._check_not_pending("step_async")
         if self._trial is not None:
             self._decide_before_flight()
-        self._send(actions, rows, Pace.TOGETHER, half)
+        self._send(actions, rows, Pace.TOGETHER)
+
+    def _order_half(self, half: int, actions: Any) -> bool:
+        """As :meth:`_send_together`, for one of two halves, if there is a short way now."""
+        if self._pending is not None or self.closed or self._trial is not None or not self._all_ready:
+            return False
+        if not self._half_ways:
+            self._half_ways = self._make_half_ways()
+        return self._half_ways[half].order(actions)
+
+    def _finish_half(self, half: int) -> Step | None:
+        """What came of that, if it can be had on the short way; otherwise :meth:`_recv_exactly` goes on."""
+        return self._half_ways[half].finish() if self._half_ways else None
+
+    def _make_half_ways(self) -> list[HalfWay]:
+        arena = self._arena
+        hands_out = (
+            self._hands_out_as_is
+            and self.group_size == 1
+            and self.autoreset_mode is not AutoresetMode.DISABLED
+            and isinstance(self.single_observation_space, spaces.Box)
+            and bool(self._is_seen.all())
+        )
+        results = [arena.observations[0], arena.reward, arena.terminated, arena.truncated] if hands_out else None
+        halves = halves_of(self._pool.rows, self.group_size)
+        return [HalfWay(half, self._pool, self._flights, self._actions, results) for half in halves]
 
     # -- everything else -----------------------------------------------------------------------------------------
 
@@ -405,6 +434,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         for name in ("_arena", "_actions", "_observations"):
             self.__dict__.pop(name, None)
         self._early = self._short_way = None
+        self._half_ways = []
 
     def __enter__(self) -> ParallelEnv:
         return self

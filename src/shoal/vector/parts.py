@@ -51,13 +51,23 @@ class Part:
 
     def step_async(self, actions: Any) -> None:
         """Let the environments take a step each; returns at once."""
-        self._envs._send_together(actions, self._rows, self._half)
-        self._is_stepping = True
+        was_stepping, self._is_stepping = self._is_stepping, True  # before it is: an interrupt may come right after
+        try:
+            if self._half is None or not self._envs._order_half(self._half, actions):
+                self._envs._send_together(actions, self._rows)
+        except Exception:
+            self._is_stepping = was_stepping
+            raise
 
     def step_wait(self, timeout: float | None = None) -> Step:
         """Wait for what :meth:`step_async` began. After ``timeout`` seconds it raises, and may be called again."""
         if not self._is_stepping:
             raise NothingPending("Calling `step_wait` without any prior call to `step_async`.", "step")
+        if timeout is None and self._half is not None:
+            results = self._envs._finish_half(self._half)
+            if results is not None:
+                self._is_stepping = False
+                return results
         batch = self._receive(timeout)
         return batch.observation, batch.reward, batch.terminated, batch.truncated, batch.info
 

@@ -16,13 +16,14 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from shoal.vector.backends import Backend, Recipe, make_backend
 from shoal.vector.backends.serial import SerialBackend
 from shoal.vector.engine import Care
 from shoal.vector.errors import ProtocolError, ShoalError, WaitTimeout, WorkerDied, WorkerError
 from shoal.vector.failures import raise_failures
+from shoal.vector.halves import Half
 from shoal.vector.interrupts import Interrupts, NotPostponed, postponed
 from shoal.vector.layout import Arena
 from shoal.vector.messages import (
@@ -50,14 +51,6 @@ logger = logging.getLogger(__name__)
 OnReply = Callable[[range], None]
 
 
-class _Half(NamedTuple):
-    """Environments that were sent off together, and who has them."""
-
-    rows: list[int]
-    sequence: int
-    workers: list[int]
-
-
 class Pool:
     """N environments, running."""
 
@@ -80,8 +73,6 @@ class Pool:
         self._failed: WorkerError | None = None
         self._num_slots = 1
         self._closed = False
-        self._halves: dict[int, _Half] = {}
-        """What was last sent off as a half."""
         self.interrupts: Interrupts = postponed if needs_processes(plan.backend) else NotPostponed()
         shares = partition(self.num_envs, plan.num_workers, plan.local_envs, plan.step_costs)
         self.rows = [share.rows for share in shares]
@@ -174,24 +165,19 @@ class Pool:
         self._op = op
         self.backend.post([(worker, Command(self._sequence, op, payload)) for worker, payload in payloads.items()])
 
-    def send_half(self, half: int, rows: list[int], payloads: Mapping[int, Any]) -> bool:
-        """As :meth:`send`, for one of two halves, on the shorter way of the ordinary step, if there is one now."""
+    def order_half(self, half: Half) -> bool:
+        """As :meth:`send`, for a step of one half, on the shorter way of the ordinary step, if there is one now."""
         self._check_usable()
         if not self.backend.steps_at_once:
             return False
-        self._sequence += self._num_slots
+        half.sequence = self._sequence = self._sequence + self._num_slots
         self._op = Op.STEP_EACH
-        commands = [(worker, Command(self._sequence, self._op, payload)) for worker, payload in payloads.items()]
-        self.backend.order_half(half, rows, commands)
-        self._halves[half] = _Half(rows, self._sequence, list(payloads))
+        self.backend.order_half(half)
         return True
 
-    def finish_half(self, rows: list[int]) -> bool:
-        """Whether these environments are a half that was sent off as such, and is back as a whole with nothing more to tell."""
-        for half, sent in self._halves.items():
-            if sent.rows == rows:
-                return self.backend.finish_half(half, *sent)
-        return False
+    def finish_half(self, half: Half) -> bool:
+        """Whether a half that was ordered is back as a whole, with nothing more to tell."""
+        return self.backend.finish_half(half)
 
     def arrivals(self, timeout: float | None, wanted: int = 1) -> list[Arrival | Arrivals]:
         """Wait until something happened, or ``timeout`` seconds, and return those that are back; perhaps nobody is.

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from shoal.vector.backends.base import Addressed
+from shoal.vector.halves import Half
 from shoal.vector.layout import Array, Rows
 from shoal.vector.messages import Assignment, Call, Command, Op, Steps
 
@@ -16,6 +17,7 @@ STEPS = frozenset((Op.STEP, Op.STEP_EACH))
 RESETS = frozenset((Op.RESET, Op.RESET_EACH))
 
 NOBODY: Mapping[int, Any] = MappingProxyType({})
+NONE_FAILED: frozenset[int] = frozenset()
 EVERYBODY = -1  # a bit for each
 
 
@@ -26,7 +28,7 @@ class Round:
     sequence: int
     op: Op
     commands: Sequence[Addressed] | None
-    """``None`` if all workers were asked the same, which says nothing more."""
+    """``None`` if all workers were asked the same, which says nothing more, or for a half."""
     before: float
     """For how long workers had been at work until then."""
     num_waiting: int
@@ -43,19 +45,30 @@ class Round:
     """How many environments were asked to answer for themselves."""
     results: bytes | None = None
     """The memory with those of all environments, or their digests, once all workers have answered."""
-    failed: frozenset[int] = frozenset()
+    failed: frozenset[int] = NONE_FAILED
     """Environments that raised, which have no result to compare."""
     nbytes: int = 0
     """About how much memory the actions and results take."""
+    half: Half | None = None
+    """If a half was asked: which one. What it says about its last command is not about this round."""
 
     def command_to(self, worker: int) -> Command | None:
         """What this worker was asked."""
+        if self.half is not None:
+            steps = self.half.steps.get(worker)
+            return None if steps is None else Command(self.sequence, self.op, steps)
         if self.commands is None:
             return Command(self.sequence, self.op)
         for addressee, command in self.commands:
             if addressee == worker:
                 return command
         return None
+
+    def rows_with_results(self, everybody: Collection[int]) -> Collection[int]:
+        """The environments whose results are known; of the others, what is in ``results`` may be anything."""
+        if self.results is None:
+            return self.done
+        return everybody if self.half is None else self.half.members
 
     def has_answered(self, worker: int) -> bool:
         """Whether this worker has, as a whole."""

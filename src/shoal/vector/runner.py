@@ -13,8 +13,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from shoal.vector.actions import ActionReader
@@ -23,13 +24,45 @@ from shoal.vector.batched import MODES, rows_maker
 from shoal.vector.captures import Captured, dump_states, load_states
 from shoal.vector.digests import Digester, add_loose
 from shoal.vector.failures import Failure
-from shoal.vector.layout import Arena, Rows, as_index, private_arena
-from shoal.vector.messages import Assignment, Attachment, Call, Command, Op, Outcome, Recipe, Redo, Replay, Reset, Steps
+from shoal.vector.halves import ALL, NUM_HALVES
+from shoal.vector.layout import Arena, Array, FixedLeaf, Layout, Rows, as_index, as_slice, private_arena
+from shoal.vector.messages import (
+    NOTHING,
+    Assignment,
+    Attachment,
+    Call,
+    Command,
+    Op,
+    Outcome,
+    Pace,
+    Recipe,
+    Redo,
+    Replay,
+    Reset,
+    Steps,
+    rows_of_part,
+)
 from shoal.vector.observations import ObservationWriter
+from shoal.vector.plain_steps import PlainSteps, plain_steps_of
 from shoal.vector.replays import IS_REPLAYING
 from shoal.vector.slices import Finished, LoopSlice, Progress
 from shoal.vector.snapshot import snapshot
 from shoal.vector.starts import Fault, Past, Start
+
+NO_ACTIONS: Array = np.empty(0)
+
+
+class Share(NamedTuple):
+    """Those of a runner's environments that are stepped together again and again: all, or those of a half."""
+
+    rows: Rows
+    where: slice | Rows
+    """What selects them from an array of all."""
+    steps: Steps | None
+    plain: PlainSteps | None
+    """What steps them, where nothing happens."""
+    actions: Array
+    """Where their actions are, for that."""
 
 
 class Runner:
@@ -83,6 +116,20 @@ class Runner:
                 raise AssertionError("a backend has the arena, and takes these commands apart")
         if self._takes_digests and command.op in (Op.STEP, Op.RESET):
             self._take_digests(command, outcome)
+        return outcome
+
+    def step_part(self, part: int, sequence: int) -> Outcome:
+        """As :meth:`execute`, for a step of all environments or of a part, as they are asked for again and again."""
+        share, its = self.shares[part], self.slice
+        if share.plain is None or its.due or its.clock is not None:
+            return self.execute(Command(sequence, Op.STEP, share.steps))
+        its.sequence = sequence
+        failures: list[Failure] = []
+        results = share.plain.step([*share.actions.copy()], failures)  # environments may keep what they are given
+        if results is None:
+            return NOTHING
+        outcome = Outcome([], [], failures, [])
+        self.take_steps(share.rows, results, outcome)
         return outcome
 
     def start_alone(self, row: int, command: Command, report: Callable[[Outcome], None]) -> None:
@@ -209,6 +256,17 @@ class Runner:
         self._actions = ActionReader(layout, arena, self.rows)
         self._mode = attachment.autoreset_mode
         self.slice.attach(arena, self._writer, attachment.task_source)
+        self.shares = {ALL: self._share(self.rows, None, layout)}
+        for part in range(NUM_HALVES):
+            rows = rows_of_part(self.rows, part, NUM_HALVES, attachment.group_size)
+            self.shares[part] = self._share(rows, Steps(rows, [], (), Pace.TOGETHER), layout)
+
+    def _share(self, rows: Rows, steps: Steps | None, layout: Layout) -> Share:
+        index = as_slice(rows)
+        if index is None or self._takes_digests or not isinstance(layout.action, FixedLeaf):
+            return Share(rows, rows if index is None else index, steps, None, NO_ACTIONS)
+        plain = plain_steps_of(self.slice, rows, self._arena, layout)
+        return Share(rows, index, steps, plain, self._arena.actions[0][index])
 
     def _step(self, steps: Steps | None, outcome: Outcome) -> None:
         rows: Rows
@@ -236,9 +294,9 @@ class Runner:
                 self._reset_without_arguments(due, outcome)
         self._settle(self.slice.step_rows(rows, actions, outcome), outcome)
 
-    def take_steps(self, results: list[Any], outcome: Outcome) -> None:
-        """Take in what a step of each environment returned."""
-        self._settle(self.slice.take_steps(self.rows, results, outcome), outcome)
+    def take_steps(self, rows: Rows, results: list[Any], outcome: Outcome) -> None:
+        """Take in what a step of each of these environments returned."""
+        self._settle(self.slice.take_steps(rows, results, outcome), outcome)
 
     def _settle(self, finished: list[Finished], outcome: Outcome) -> None:
         if finished:

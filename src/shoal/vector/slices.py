@@ -66,15 +66,15 @@ class LoopSlice:
         self._overlap: Overlap | None = None
         """How environments are called, where not one after the other."""
         self.envs: list[gymnasium.Env[Any, Any]] = []
-        self._progress = progress
+        self.progress = progress
         self._in_process = in_process
         # In the caller's own process a KeyboardInterrupt is the caller's; in a worker it can only be the environment's.
-        self._caught: type[BaseException] = Exception if in_process else BaseException
+        self.caught: type[BaseException] = Exception if in_process else BaseException
         self._seeds: list[int | None] = [None] * len(rows)
         self._episodes = [-1] * len(rows)
         self.rounds = 0
         """Steps that all have taken together. An environment's steps are these plus its own, which may be negative."""
-        self._steps = [0] * len(rows)
+        self.steps = [0] * len(rows)
         self.sequence = 0
         """Of the command that is being carried out."""
         self.clock: Clock | None = None
@@ -108,7 +108,7 @@ class LoopSlice:
                 if entropy is not None:
                     seed_quietly(env, entropy, row)
                 outcome.values.append((row, census))
-            except self._caught as problem:
+            except self.caught as problem:
                 outcome.failures.append(Failure.of(problem, env_index=row, phase="construct"))
                 self.envs = made  # all that are to be closed
                 return
@@ -137,7 +137,7 @@ class LoopSlice:
 
     def _call_all(self, rows: Rows, work: Work, *, until_error: bool = False) -> list[Result]:
         """Do something with each of these environments; perhaps not with those after one that raised."""
-        first, progress = self.rows.start, self._progress
+        first, progress = self.rows.start, self.progress
         if self._overlap is not None:
             # Of several that are at work at the same time, nobody can say which one ends the process.
             progress[0] = rows[0] + 1 if len(rows) == 1 else 0
@@ -156,13 +156,13 @@ class LoopSlice:
         return results
 
     def _let_pass(self, error: BaseException | None) -> None:
-        if error is not None and not isinstance(error, self._caught):
+        if error is not None and not isinstance(error, self.caught):
             raise error
 
     def twin(self) -> LoopSlice:
         """Another slice of the same environments, which works with some of them while others do with others."""
         twin = copy.copy(self)
-        twin._overlap, twin._progress = None, [0]
+        twin._overlap, twin.progress = None, [0]
         return twin
 
     def lanes(self) -> Lanes:
@@ -209,23 +209,26 @@ class LoopSlice:
             first = self.rows.start
             envs = [self.envs[row - first] for row in rows]
             for row in rows:
-                self._steps[row - first] += 1
+                self.steps[row - first] += 1
         if self._overlap is not None or self._events is not None:
             return self._step_overlapping(rows, envs, list(actions), failures)
         if self.clock is not None:
             actions = self.clock.watched(rows, actions)
         return self._call_in_turn(rows, envs, actions, failures)
 
-    def go_on_after(self, error: Exception, results: list[Any], actions: list[Any], failures: list[Failure]) -> None:
-        """One of all environments raised in a step that somebody else began: report it, and step those after it."""
+    def go_on_after(
+        self, error: BaseException, rows: Rows, results: list[Any], actions: list[Any], failures: list[Failure]
+    ) -> None:
+        """One of these raised in a step that somebody else began: report it, and step those after it."""
         failed = len(results)
-        failures.append(self._failure(error, self.rows[failed], "step", actions[failed]))
+        failures.append(self._failure(error, rows[failed], "step", actions[failed]))
         results.append(None)
-        left = slice(len(results), None)
-        results += self._call_in_turn(self.rows[left], self.envs[left], actions[left], failures)
+        left = rows[len(results) :]
+        envs = [self.envs[row - self.rows.start] for row in left]
+        results += self._call_in_turn(left, envs, actions[len(results) :], failures)
 
     def _call_in_turn(self, rows: Rows, envs: list[Any], actions: Iterable[Any], failures: list[Failure]) -> list[Any]:
-        progress = self._progress
+        progress = self.progress
         results: list[Any] = []
         append = results.append
         steps = iter(zip(rows, envs, actions, strict=True))
@@ -235,7 +238,7 @@ class LoopSlice:
                 for row, env, action in steps:
                     progress[0] = row + 1
                     append(env.step(action))
-            except self._caught as error:
+            except self.caught as error:
                 failures.append(self._failure(error, row, "step", action))
                 append(None)
         progress[0] = 0
@@ -248,7 +251,7 @@ class LoopSlice:
         begin, tasks = self._beginnings(due, None)
         envs, given = [self.envs[row - self.rows.start] for row in rows], list(actions)
         for row in rows:
-            self._steps[row - self.rows.start] += 1
+            self.steps[row - self.rows.start] += 1
 
         def work(number: int) -> Any:
             place = number - len(due)
@@ -334,7 +337,7 @@ class LoopSlice:
                 if type(info) is not dict:
                     info = _as_info(info)
                 write(row, observation)
-            except self._caught as error:
+            except self.caught as error:
                 outcome.failures.append(self._failure(error, row, "step"))
                 self.clear_rows([row])
                 continue
@@ -369,7 +372,7 @@ class LoopSlice:
             keywords = arguments[number] if arguments is not None else {}
             place = row - first
             self._episodes[place] += 1
-            self._steps[place] = -self.rounds
+            self.steps[place] = -self.rounds
             if self._task_source is not None and keywords.get("options") is None:
                 task = tasks[row] = self._task_source.task_for(row, self._episodes[place])
                 seed = keywords.get("seed")
@@ -395,7 +398,7 @@ class LoopSlice:
                 try:
                     info = self._take_beginning(row, result, tasks.get(row))
                     infos.append((row, snapshot(info) if self._in_process else info))
-                except self._caught as problem:
+                except self.caught as problem:
                     error = problem
             if error is not None:
                 outcome.failures.append(self._failure(error, row, "reset"))
@@ -435,7 +438,7 @@ class LoopSlice:
             if error is None:
                 try:
                     outcome.values.append((row, snapshot(value) if self._in_process else value))
-                except self._caught as problem:
+                except self.caught as problem:
                     error = problem
             if error is not None:
                 outcome.failures.append(self._failure(error, row, "call"))
@@ -481,29 +484,29 @@ class LoopSlice:
         if past.entropy is not None:
             seed_quietly(new, past.entropy, past.row)
         old, self.envs[place] = self.envs[place], new
-        self._seeds[place], self._episodes[place], self._steps[place] = None, -1, -self.rounds
+        self._seeds[place], self._episodes[place], self.steps[place] = None, -1, -self.rounds
         self._close_all([row], [old])
 
     def set_counters_of(self, row: int, counters: Counters, source: int) -> None:
         """Let an environment be as far as the one in that place was when it was captured."""
         place = row - self.rows.start
         self._seeds[place], self._episodes[place] = counters.seeds[source], counters.episodes[source]
-        self._steps[place] = counters.rounds + counters.steps[source] - self.rounds
+        self.steps[place] = counters.rounds + counters.steps[source] - self.rounds
 
     def counters(self) -> Counters:
         """How far all environments are."""
-        return Counters(self._seeds[:], self._episodes[:], self.rounds, self._steps[:])
+        return Counters(self._seeds[:], self._episodes[:], self.rounds, self.steps[:])
 
     def set_counters(self, counters: Counters, first: int) -> None:
         """Be as far as that: the first environment as the one in the place ``first`` was."""
         its = slice(first, first + len(self.rows))
-        self._seeds, self._episodes, self._steps = counters.seeds[its], counters.episodes[its], counters.steps[its]
+        self._seeds, self._episodes, self.steps = counters.seeds[its], counters.episodes[its], counters.steps[its]
         self.rounds = counters.rounds
 
     def whereabouts(self, row: int) -> str:
         """Where an environment is, for messages."""
         place = row - self.rows.start
-        return f"in episode {max(self._episodes[place], 0)} at step {self.rounds + self._steps[place]}"
+        return f"in episode {max(self._episodes[place], 0)} at step {self.rounds + self.steps[place]}"
 
     def close(self) -> None:
         """Close every environment, whatever the others do."""
@@ -528,7 +531,7 @@ class LoopSlice:
             phase=phase,
             seed=self._seeds[place],
             episode=max(self._episodes[place], 0),
-            step=self.rounds + self._steps[place],
+            step=self.rounds + self.steps[place],
             action=action,
         )
 

@@ -33,6 +33,7 @@ from shoal.vector.backends.base import Addressed, Backend
 from shoal.vector.engine import Care
 from shoal.vector.errors import CannotStart, PoisonStep, ReplayDiverged, WorkerCrashLoop, WorkerTimeout
 from shoal.vector.failures import as_error
+from shoal.vector.halves import Half
 from shoal.vector.interrupts import forbidden
 from shoal.vector.journal import Journal
 from shoal.vector.last_seen import LastSeen
@@ -205,23 +206,22 @@ class Supervisor:
             self._note_rest()
         return is_done
 
-    def order_half(self, half: int, rows: list[int], commands: Sequence[Addressed]) -> None:
+    def order_half(self, half: Half) -> None:
         """As ``post``, for one of two halves."""
-        self._backend.order_half(half, rows, commands)
+        self._backend.order_half(half)
         if self._busy_since is None:
             self._busy_since = self._clock()
         if self.journal is not None:
             self._commands_until_maintenance -= 1
-            self.journal.write(commands)
+            self.journal.write_half(half)
 
-    def finish_half(self, half: int, rows: list[int], sequence: int, workers: Sequence[int]) -> bool:
+    def finish_half(self, half: Half) -> bool:
         """As of the backend: as if ``poll`` had brought everybody's arrival."""
-        if not self._is_simple or self._kept or (self.journal is not None and self._one_by_one):
+        if not self._is_simple or self._kept or not self._backend.finish_half(half):
             return False
-        is_done = self._backend.finish_half(half, rows, sequence, workers)
-        if is_done:
-            self._note_crowd(Arrivals(rows, sequence))
-        return is_done
+        if self.journal is not None and self.journal.finish_half(half):
+            self._note_rest()
+        return True
 
     def doorbell(self) -> AbstractContextManager[int | None]:
         """As of the backend."""

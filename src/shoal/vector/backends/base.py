@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
+from shoal.vector.halves import Half
 from shoal.vector.layout import Arena
 from shoal.vector.messages import Attachment, Command, Event
 
@@ -43,13 +44,13 @@ class RealTime:
         """Only asked of who steps at once."""
         raise NotImplementedError
 
-    def order_half(self, half: int, rows: list[int], commands: Sequence[Addressed]) -> None:
+    def order_half(self, half: Half) -> None:
         """Only asked of who steps at once."""
         raise NotImplementedError
 
-    def finish_half(self, half: int, rows: list[int], sequence: int, workers: Sequence[int]) -> bool:
-        """Not here; it may have been ordered elsewhere, before."""
-        return False
+    def finish_half(self, half: Half) -> bool:
+        """Only asked of who steps at once."""
+        raise NotImplementedError
 
 
 class InProcess(RealTime):
@@ -118,11 +119,11 @@ class Backend(Protocol):
     def finish_step(self, sequence: int) -> bool:
         """Wait a moment; returns whether all have finished that step, with nothing more to tell. If not, ``poll`` tells."""
 
-    def order_half(self, half: int, rows: list[int], commands: Sequence[Addressed]) -> None:
-        """As ``post`` on that way, for one of two halves of all environments."""
+    def order_half(self, half: Half) -> None:
+        """As ``post`` on that way, for a step of one half of all environments."""
 
-    def finish_half(self, half: int, rows: list[int], sequence: int, workers: Sequence[int]) -> bool:
-        """As ``finish_step``, for what was ordered of these workers; if it returns no, ``poll`` tells who has arrived."""
+    def finish_half(self, half: Half) -> bool:
+        """As ``finish_step``, for the half that was ordered; if it returns no, ``poll`` tells who has arrived."""
 
     def doorbell(self) -> AbstractContextManager[int | None]:
         """While it is open: a descriptor that can be read once ``poll`` has something, or ``None`` where there is none."""

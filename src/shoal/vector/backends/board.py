@@ -35,15 +35,16 @@ from typing import Final
 
 from shoal.vector.backends.patience import LONG_SECONDS, SPIN_SECONDS, look
 from shoal.vector.backends.shared_buffer import SharedBuffer, is_portable, map_shared
+from shoal.vector.halves import ALL, NUM_HALVES
 
 # Each group has a cache line of its own, so that writing to one does not disturb who looks at another.
 PROGRESS: Final = 0
 ORDERED, SENT, CALLER_ASLEEP, ENOUGH, ORDERED_PART = 8, 9, 10, 11, 12
 DONE, ANSWERED, WORKER_ASLEEP, ARRIVED, DONE_PART = 16, 17, 18, 19, 20
 STRIDE: Final = 24
-NUM_PARTS: Final = 2
-ALL: Final = -1
-"""Not a part, but all environments."""
+
+Order = tuple[int, int]
+"""A step: its sequence number, and of which part."""
 
 FIRST_SLEEP_SECONDS = 0.01
 NAP_SECONDS = 0.05
@@ -85,13 +86,21 @@ class Board:
     def order(self, workers: Iterable[int], sequence: int, part: int = ALL) -> list[int]:
         """Ask these for a step of all their environments, or of those of a part; returns who sleeps and has to be rung."""
         words, word = self._words, ORDERED if part == ALL else ORDERED_PART + part
+        asleep = []
         for worker in workers:
             words[worker * STRIDE + word] = sequence
-        return [worker for worker in workers if words[worker * STRIDE + WORKER_ASLEEP]]
+            if words[worker * STRIDE + WORKER_ASLEEP]:
+                asleep.append(worker)
+        return asleep
 
     def are_done(self, workers: Iterable[int], sequence: int, seconds: float, part: int = ALL) -> bool:
         """Look for so long at most whether all of these have finished that step; not if one of them has sent a message."""
         words, word = self._words, DONE if part == ALL else DONE_PART + part
+        for worker in workers:
+            if words[worker * STRIDE + word] != sequence:
+                break
+        else:
+            return True
         waiting = [(worker * STRIDE + word, worker * STRIDE + ANSWERED, self._mail_read[worker]) for worker in workers]
 
         def is_over() -> bool:
@@ -149,14 +158,14 @@ class Desk:
         self._board = words
         self.progress = self.words[PROGRESS : PROGRESS + 1]
         self._last_order = self._mail_read = 0  # what has been asked before it sat down is asked still
-        self._last_parts = [0] * NUM_PARTS
+        self._last_parts = [0] * NUM_HALVES
         self._patience = SPIN_SECONDS if spins else 0.0
         self._last_wait = self._arrived = 0.0
 
     def wait(
         self, sleep: Callable[[float | None], bool], next_mail: Callable[[], int], patiently: bool
-    ) -> tuple[int, int] | None:
-        """The sequence number of the next step, and of which part, or ``None`` when there is mail.
+    ) -> Order | None:
+        """The next step that is ordered, or ``None`` when there is mail.
 
         ``sleep`` sleeps for so many seconds, or until there is mail, and returns whether there is.
         ``next_mail`` is the number of the next message.
@@ -176,16 +185,13 @@ class Desk:
             return order, ALL
         return self._next_part(next_mail)
 
-    def _next_part(self, next_mail: Callable[[], int]) -> tuple[int, int] | None:
-        asked = [
-            (self.words[ORDERED_PART + part], part)
-            for part, last in enumerate(self._last_parts)
-            if self.words[ORDERED_PART + part] != last
-        ]
-        if not asked:
-            return None
-        sequence, part = min(asked)  # who was asked first is first
-        if self.words[SENT] != self._mail_read and next_mail() < sequence:
+    def _next_part(self, next_mail: Callable[[], int]) -> Order | None:
+        words, sequence, part = self.words, 0, ALL
+        for number, last in enumerate(self._last_parts):
+            asked = words[ORDERED_PART + number]
+            if asked != last and (part == ALL or asked < sequence):  # who was asked first is first
+                sequence, part = asked, number
+        if part == ALL or (words[SENT] != self._mail_read and next_mail() < sequence):
             return None
         self._last_parts[part] = sequence
         return sequence, part

@@ -24,10 +24,9 @@ import time
 from collections import deque
 from typing import NamedTuple
 
-from shoal.vector.backends.board import ALL, Desk
+from shoal.vector.backends.board import Desk, Order
 from shoal.vector.backends.patience import LONG_SECONDS, SPIN_SECONDS, look
 from shoal.vector.errors import ProtocolError
-from shoal.vector.messages import Op
 
 HEADER = struct.Struct("<IIQIIIQ")
 MAGIC = int.from_bytes(b"shoa", "little")
@@ -220,16 +219,18 @@ class WorkerChannel:
         """Look at another place of the board from now on."""
         self._desk = desk
 
-    def receive(self, *, patiently: bool = True) -> Frame | None:
-        """The next command, or ``None`` when the caller is gone. Patience is looking for a while before sleeping."""
+    def receive(self, *, patiently: bool = True) -> Frame | Order | None:
+        """The next command, or what the board orders, or ``None`` when the caller is gone.
+
+        Patience is looking for a while before sleeping.
+        """
         while True:
             if self._desk is None:
                 self._wait(patiently)
             else:
                 order = self._desk.wait(self._sleep, self._next_sequence, patiently)
                 if order is not None:
-                    sequence, part = order
-                    return Frame(0, sequence, Op.STEP if part == ALL else Op.STEP_EACH, part, _NOTHING, _NOTHING)
+                    return order
                 if not self._look():
                     continue  # what the board speaks of has been read already
             frame = self._read()

@@ -19,7 +19,7 @@ import cloudpickle
 import numpy as np
 
 from shoal.vector.backends.base import Addressed, RealTime, StartMethod
-from shoal.vector.backends.board import ALL, FIRST_SLEEP_SECONDS, NAP_SECONDS, Board, writes_keep_their_order
+from shoal.vector.backends.board import FIRST_SLEEP_SECONDS, NAP_SECONDS, Board, writes_keep_their_order
 from shoal.vector.backends.channel import ARRIVAL, LOG, RING, Channel, Frame
 from shoal.vector.backends.fork_guard import disown, own
 from shoal.vector.backends.last_words import ask_for_stack, read_last_words
@@ -34,6 +34,7 @@ from shoal.vector.backends.worker import Briefing, Post
 from shoal.vector.cpus import own_processors, usable_cpus
 from shoal.vector.errors import CannotStart, ConfigurationError, ProtocolError, WorkerError
 from shoal.vector.failures import Failure
+from shoal.vector.halves import ALL, Half
 from shoal.vector.interrupts import postponed
 from shoal.vector.layout import Arena, Array, pack, packed_nbytes, private_arena, unpack
 from shoal.vector.messages import (
@@ -293,25 +294,22 @@ class ProcessBackend(RealTime):
         self._awaited = {}
         return True
 
-    def order_half(self, half: int, rows: list[int], commands: Sequence[Addressed]) -> None:
+    def order_half(self, half: Half) -> None:
         """Order a step of one of two halves on the board."""
-        sequence = commands[0][1].sequence
-        self._tickets[rows] = sequence
-        self._num_under_way += len(rows)
-        self._order([worker for worker, _ in commands], sequence, half)
+        self._tickets[half.index] = half.sequence
+        self._num_under_way += len(half.rows)
+        self._order(half.workers, half.sequence, half.number)
 
-    def finish_half(self, half: int, rows: list[int], sequence: int, workers: Sequence[int]) -> bool:
-        """Look whether these workers have finished a half, and have nothing more to tell."""
-        if not (self._tickets[rows] == sequence).all():
-            return False  # somebody has asked for arrivals, and taken some of them
+    def finish_half(self, half: Half) -> bool:
+        """Look whether all workers have finished a half, and have nothing more to tell."""
         begin = time.perf_counter()
         patience = self._patience if self._last_wait < SPIN_SECONDS else 0.0
-        if not self._board.are_done(workers, sequence, patience, half):
+        if not self._board.are_done(half.workers, half.sequence, patience, half.number):
             return False
         self._last_wait = time.perf_counter() - begin
-        self._tickets[rows] = NOT_UNDER_WAY
-        self._num_under_way -= len(rows)
-        self._board.arrivals_seen(len(rows))
+        self._tickets[half.index] = NOT_UNDER_WAY
+        self._num_under_way -= len(half.rows)
+        self._board.arrivals_seen(len(half.rows))
         return True
 
     def _glance(self) -> list[Event]:

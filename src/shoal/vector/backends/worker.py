@@ -30,7 +30,7 @@ from typing import Any, NoReturn
 
 import cloudpickle
 
-from shoal.vector.backends.board import ALL, NUM_PARTS, Desk
+from shoal.vector.backends.board import Desk
 from shoal.vector.backends.channel import ARRIVAL, LOG, MAX_PICKLED, REPLY, RING, Frame, WorkerChannel
 from shoal.vector.backends.descendants import COOKIE, descendants_of, end_all
 from shoal.vector.backends.last_words import leave_in
@@ -39,6 +39,7 @@ from shoal.vector.backends.limits import volunteer_for_oom, wake_promptly
 from shoal.vector.backends.remote_log import LogSettings, forward_logs
 from shoal.vector.backends.shared_buffer import map_shared
 from shoal.vector.failures import Failure
+from shoal.vector.halves import ALL
 from shoal.vector.infos import by_environment
 from shoal.vector.layout import Arena, Rows, pack, private_arena, unpack
 from shoal.vector.messages import (
@@ -53,15 +54,12 @@ from shoal.vector.messages import (
     apart,
     is_together,
     one_by_one,
-    rows_of_part,
 )
 from shoal.vector.observations import ContractViolation
 from shoal.vector.registrations import register_here
 from shoal.vector.runner import Runner
 
 logger = logging.getLogger(__name__)
-
-STEP = int(Op.STEP)
 
 HERE: Worker | None = None
 """The worker that this process is."""
@@ -194,16 +192,18 @@ class Worker:
         """Until the caller closes the socket or says so."""
         # Who looks around keeps the interpreter to itself, which threads at work need more.
         while (frame := self._channel.receive(patiently=not self._num_under_way)) is not None:
-            if frame.kind == Op.CLOSE:
+            if not isinstance(frame, Frame):
+                self._carry_out_order(*frame)
+            elif frame.kind == Op.CLOSE:
                 break
-            if frame.kind == Op.PREPARE:
+            elif frame.kind == Op.PREPARE:
                 self._prepare(frame)
             elif frame.kind == Op.TAKE_PLACE:
                 self._take_place(frame)
             elif frame.kind in EACH:
                 self._carry_out_each(frame)
             else:
-                self._reply(frame, self._carry_out(frame))
+                self._reply(frame.sequence, frame.kind, self._carry_out(frame))
         if hasattr(self, "runner"):
             self.runner.slice.close()
 
@@ -225,10 +225,16 @@ class Worker:
         self._desk = Desk(self._post.board_fd, self._post.worker, spins=self._post.spins)
         self._channel.move_to(self._desk if self._post.uses_board else None)
 
+    def _carry_out_order(self, sequence: int, part: int) -> None:
+        """Take a step that was ordered on the board."""
+        outcome = self.runner.step_part(part, sequence)
+        if part == ALL:
+            self._reply(sequence, Op.STEP, outcome)
+        else:
+            share = self.runner.shares[part]
+            self._announce_all(share.rows, share.where, sequence, outcome, part)
+
     def _carry_out(self, frame: Frame) -> Outcome:
-        if frame.kind == STEP and not frame.pickled and not frame.raw:
-            self._concerned = self.runner.rows
-            return self.runner.execute(Command(frame.sequence, Op.STEP))  # the one that must be quick
         op = Op(frame.kind)
         if op is Op.CONSTRUCT:
             return self._construct(frame)
@@ -245,18 +251,13 @@ class Worker:
         return self.runner.execute(command)
 
     def _carry_out_each(self, frame: Frame) -> None:
-        if not frame.pickled:  # a part's order from the board
-            steps = self._parts[frame.place]
-            outcome = self.runner.execute(Command(frame.sequence, Op.STEP, steps))
-            self._announce_all(steps.rows, frame.sequence, outcome, frame.place)
-            return
         payload: Any = pickle.loads(frame.pickled)
         if isinstance(payload, Steps) and frame.raw:
             unpack(self._arena.given_actions(payload.wide), payload.rows, frame.raw)
         whole = Command(frame.sequence, Op(frame.kind), payload)
         if is_together(whole):
             outcome = self.runner.execute(Command(frame.sequence, Op.STEP, payload))
-            self._announce_all(payload.rows, frame.sequence, outcome)
+            self._announce_all(payload.rows, payload.rows, frame.sequence, outcome)
             return
         overlaps = self.runner.slice.overlaps and not (isinstance(payload, Steps) and payload.pace is Pace.IN_TURN)
         for row, command in one_by_one(whole):
@@ -275,14 +276,14 @@ class Worker:
             self._num_under_way -= 1
             self._announce(row, sequence, outcome)
 
-    def _announce_all(self, rows: Rows, sequence: int, outcome: Outcome, part: int = ALL) -> None:
-        """Say that several environments are done, and with them a part that was ordered on the board."""
+    def _announce_all(self, rows: Rows, where: slice | Rows, sequence: int, outcome: Outcome, part: int = ALL) -> None:
+        """Say that several environments, which ``where`` selects, are done, and with them a part that was ordered."""
         with self._reporting:
             if any(outcome) or not self._post.uses_board or self._has_logged:
                 for row, its in apart(outcome, rows).items():
                     self._announce(row, sequence, its)
                 return
-            self._arena.tickets[rows] = sequence
+            self._arena.tickets[where] = sequence
             if part != ALL:
                 self._desk.part_done(part, sequence)
             if self._desk.arrived(len(rows)):
@@ -319,8 +320,6 @@ class Worker:
         return self.runner.execute(Command(frame.sequence, Op.CONSTRUCT))
 
     def _attach(self, attachment: Attachment) -> None:
-        its = [rows_of_part(self.runner.rows, part, NUM_PARTS, attachment.group_size) for part in range(NUM_PARTS)]
-        self._parts = [Steps(rows, [], (), Pace.TOGETHER) for rows in its]
         if self._post.arena_fd >= 0:
             self._arena = Arena(attachment.layout, map_shared(self._post.arena_fd))
         else:
@@ -328,19 +327,19 @@ class Worker:
             self._arena = private_arena(attachment.layout)
         self.runner.attach(attachment, self._arena)
 
-    def _reply(self, frame: Frame, outcome: Outcome) -> None:
+    def _reply(self, sequence: int, kind: int, outcome: Outcome) -> None:
         is_plain = not any(outcome)
         if is_plain and self._post.uses_board and not self._has_logged:
-            if self._desk.done(frame.sequence):
-                self._channel.send(self._post.generation, frame.sequence, RING)
+            if self._desk.done(sequence):
+                self._channel.send(self._post.generation, sequence, RING)
             return
         self._has_logged = False  # log records are on the socket, before this reply
-        pickled = b"" if is_plain else self._pickled(outcome, Op(frame.kind).label)
+        pickled = b"" if is_plain else self._pickled(outcome, Op(kind).label)
         raw = None
-        if self._post.arena_fd < 0 and frame.kind in (Op.RESET, Op.STEP):
+        if self._post.arena_fd < 0 and kind in (Op.RESET, Op.STEP):
             # Not those of the others: a worker that has taken another's place does not know them.
             raw = pack(self._arena.shipped, self._concerned)
-        self._channel.send(self._post.generation, frame.sequence, REPLY, pickled, raw)
+        self._channel.send(self._post.generation, sequence, REPLY, pickled, raw)
 
     def _pickled(self, outcome: Outcome, phase: str) -> bytes:
         try:

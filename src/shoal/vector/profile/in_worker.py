@@ -13,8 +13,9 @@ def begin_recording(_env: Any) -> None:
     worker = workers.HERE
     if worker is None:
         return  # this environment is in the caller's own process, which takes that down itself
-    remove_probes(worker)  # of a profile that could not end as it should
+    _stop_recording(worker)  # a profile could not end as it should
     recorder = Recorder()
+    recorder.probe(worker.runner, "step_part", Kind.BUSY)
     recorder.probe(worker, "_carry_out", Kind.BUSY)
     recorder.probe(worker, "_carry_out_each", Kind.BUSY)
     recorder.probe(worker, "_reply", Kind.SIGNALLING)
@@ -27,6 +28,12 @@ def end_recording(_env: Any) -> Track | None:
     worker = workers.HERE
     if worker is None:
         return None
-    recorder, worker.runner.slice.clock = worker.runner.slice.clock, None
-    remove_probes(worker)
+    recorder = worker.runner.slice.clock
+    _stop_recording(worker)
     return recorder.track() if isinstance(recorder, Recorder) else None
+
+
+def _stop_recording(worker: workers.Worker) -> None:
+    worker.runner.slice.clock = None
+    remove_probes(worker)
+    remove_probes(worker.runner)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from shoal.vector.face import Face
 
 ENTRIES = ("reset", "step", "reset_async", "reset_wait", "step_async", "step_wait", "send", "send_reset", "recv",
-           "_recv_exactly", "_send_together", "call_async", "call_wait", "call_on", "get_attr", "set_attr",
-           "render")  # fmt: skip
+           "_recv_exactly", "_send_together", "_order_half", "_finish_half", "call_async", "call_wait", "call_on",
+           "get_attr", "set_attr", "render")  # fmt: skip
 """What the caller calls."""
 PROBED = (
     ("post", Kind.SIGNALLING),
@@ -246,6 +246,6 @@ class Profiler:
 
 def _num_steps(name: str, results: Any) -> int:
     """How many environments' steps a call has brought."""
-    if name in ("step", "step_wait"):
-        return len(results[1])
+    if name in ("step", "step_wait", "_finish_half"):
+        return 0 if results is None else len(results[1])
     return len(results.env_ids) if name in ("recv", "_recv_exactly") else 0
