@@ -209,6 +209,24 @@ def test_max_envs_leaves_the_others_for_the_next_time(make: Make) -> None:
     assert sorted([*first.env_ids.tolist(), *rest]) == [0, 1, 2, 3]
 
 
+class SlowerEnv(CountingEnv):
+    """Takes a moment for a step."""
+
+    def step(self, action: Any) -> Any:
+        time.sleep(0.05)
+        return super().step(action)
+
+
+def test_all_that_are_back_are_handed_over_even_if_fewer_were_known_to_be(process_backend: str) -> None:
+    with ParallelEnv([counting(), SlowerEnv], backend=process_backend, num_workers=2, start_method="fork") as envs:
+        envs.reset(seed=0)
+        envs.send([0, 0])
+        while not envs.is_ready([0]).all():
+            time.sleep(0.001)
+        time.sleep(1.0)
+        assert sorted(envs.recv(min_envs=1).env_ids) == [0, 1]
+
+
 def test_everything_of_a_batch_is_in_the_order_of_its_environments(make: Make) -> None:
     envs = make([counting(9)] * 4)
     envs.reset(seed=0)

@@ -114,6 +114,28 @@ def test_a_worker_that_has_run_its_episodes_is_replaced(process_backend: str) ->
             envs.recv(min_envs=4)
 
 
+def test_it_is_replaced_even_if_it_is_never_idle(process_backend: str) -> None:
+    with (
+        ParallelEnv(
+            [WalkingEnv] * 4, backend=process_backend, num_workers=2, start_method="fork", max_worker_episodes=5
+        ) as envs,
+        ParallelEnv([WalkingEnv] * 4, backend="serial") as plain,
+    ):
+        envs.reset(seed=1)
+        plain.reset(seed=1)
+        parts = envs.split(2)
+        for part in parts:
+            part.step_async([1, 1])
+        for _ in range(400):
+            expected = plain.step([1] * 4)
+            for part in parts:
+                found = part.step_wait()
+                assert not difference(found[:4], tuple(values[part.env_ids] for values in expected[:4]))
+                part.step_async([1, 1])
+        assert envs.stats.planned_restarts >= 2
+        assert envs.stats.restarts == 0
+
+
 class SlowToCloseEnv(CountingEnv):
     """Never finishes closing."""
 

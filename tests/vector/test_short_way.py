@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 import shoal
 from tests.comparing import difference
+from tests.envs import SpaceEnv
 
 
 class Odd(gymnasium.Env[Any, Any]):
@@ -94,6 +95,16 @@ def play(takes_short_way: bool, mode: str, seed: int, kind: type[Odd]) -> list[A
         odd: list[Any] = [env.unwrapped for env in envs.envs]
         log.append([(np.array(env.kept), {type(action).__name__ for action in env.kept}) for env in odd])
     return log
+
+
+def test_actions_that_have_no_fixed_size_take_the_ordinary_way() -> None:
+    def make() -> SpaceEnv:
+        return SpaceEnv(spaces.Box(0, 1, (2,), np.float32), spaces.Text(5))
+
+    with shoal.ParallelEnv([make] * 2, backend="serial") as envs:
+        envs.reset(seed=0)
+        *_, info = envs.step(["abc", "de"])
+        assert [given[0] for given in info["given"]] == ["abc", "de"]
 
 
 @pytest.mark.parametrize("kind", [Odd, OddChoices])

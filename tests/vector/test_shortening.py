@@ -22,6 +22,13 @@ from tests.comparing import difference
 from tests.envs import CountingEnv, SpaceEnv, WalkingEnv
 
 
+class SilentEnv(WalkingEnv):
+    """Has no infos, so that its steps need no message."""
+
+    def step(self, action: Any) -> Any:
+        return *super().step(action)[:4], {}
+
+
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever can begin at a reset does so soon."""
@@ -83,6 +90,38 @@ def test_resets_that_passed_a_rehearsal_are_relied_on(process_backend: str, mode
         compare_after_kill(envs, taken + 20, WalkingEnv, autoreset_mode=mode)
         assert envs.stats.restarts == 2
         assert envs.stats.replayed_steps < 6 * 20
+
+
+@pytest.mark.parametrize("way", ["halves", "first-ready"])
+def test_workers_that_are_never_idle_have_a_short_history_too(process_backend: str, way: str) -> None:
+    with ParallelEnv([SilentEnv] * 6, backend=process_backend, num_workers=2, start_method="fork") as envs:
+        envs.reset(seed=3)
+        parts, taken = envs.split(2), [0] * 6
+        sent = [part.env_ids for part in parts]
+        for part in parts:
+            part.step_async(np.array([0, 0, 0]))
+        for number in range(50_000):
+            its = sent[number % 2]
+            if way == "halves":
+                parts[number % 2].step_wait()
+                parts[number % 2].step_async(np.array([0, 0, 0]))
+            else:
+                envs.recv(env_ids=its)
+                envs.send(np.array([0, 0, 0]), its)
+            for row in its:
+                taken[row] += 1
+            if number > 500 and rounds(envs) < 60:
+                break
+        else:
+            raise AssertionError("the history has only grown")
+        os.kill(envs.worker_pids[0], signal.SIGKILL)
+        found = [envs.recv(env_ids=its)[1:] for its in sent]
+        assert envs.stats.replayed_steps < 6 * 60
+    with ParallelEnv([SilentEnv] * 6, backend="serial") as plain:
+        plain.reset(seed=3)
+        steps = [plain.step([0] * 6)[:4] for _ in range(max(taken) + 1)]
+        for its, batch in zip(sent, found, strict=True):
+            assert not difference(batch[:4], tuple(values[its] for values in steps[taken[its[0]]]))
 
 
 @pytest.mark.usefixtures("captures")

@@ -93,6 +93,72 @@ def test_a_worker_that_is_killed_costs_no_part_anything(process_backend: str, ki
         assert envs.stats.restarts == 2
 
 
+def test_after_a_death_halves_are_as_quick_as_before() -> None:
+    with ParallelEnv([SilentEnv] * 4, backend="shm", num_workers=2, start_method="fork") as envs:
+        envs.reset(seed=0)
+        parts = envs.split(2)
+        for step in range(40):
+            if step == 10:
+                os.kill(envs.worker_pids[0], signal.SIGKILL)
+            for part in parts:
+                part.step(np.array([1, 1]))
+        assert envs.stats.restarts == 1
+        assert envs._pool.backend._is_simple  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("lease", [1, 3])
+def test_leased_observations_are_those_of_the_last_step(backend: str, lease: int) -> None:
+    with (
+        ParallelEnv([SilentEnv] * 4, backend=backend, copy=False, lease=lease, start_method="fork") as envs,
+        ParallelEnv([SilentEnv] * 4, backend="serial") as plain,
+    ):
+        envs.reset(seed=0)
+        plain.reset(seed=0)
+        for _ in range(3):
+            for _ in range(2):
+                expected = plain.step([1] * 4)
+                for part in envs.split(2):
+                    found = part.step(np.array([1, 1]))
+                    assert not difference(found[:4], tuple(values[part.env_ids] for values in expected[:4]))
+            assert not difference(envs.step(np.array([1] * 4))[:4], plain.step([1] * 4)[:4])
+
+
+def test_a_half_that_is_under_way_is_recorded_too(backend: str) -> None:
+    with ParallelEnv([SilentEnv] * 4, backend=backend, start_method="fork") as envs:
+        envs.reset(seed=0)
+        first, second = envs.split(2)
+        first.step_async(np.array([1, 1]))
+        recording = envs.record_arrivals()
+        first.step_wait()
+        second.step(np.array([1, 1]))
+        assert recording == [[0, 2], [1, 3]]
+
+
+def test_a_death_that_is_not_repaired_is_raised_in_a_part(process_backend: str) -> None:
+    with ParallelEnv(
+        [SilentEnv] * 4, backend=process_backend, num_workers=2, start_method="fork", on_fault="raise"
+    ) as envs:
+        envs.reset(seed=0)
+        first, second = envs.split(2)
+        os.kill(envs.worker_pids[0], signal.SIGKILL)
+        first.step_async(np.array([1, 1]))
+        with pytest.raises(shoal.WorkerDied):
+            first.step_wait()
+        with pytest.raises(shoal.WorkerDied, match="can only be closed now"):
+            second.step(np.array([1, 1]))
+
+
+def test_a_part_of_closed_environments_says_so(backend: str) -> None:
+    with ParallelEnv([SilentEnv] * 4, backend=backend, start_method="fork") as envs:
+        envs.reset(seed=0)
+        first, _ = envs.split(2)
+        first.step_async(np.array([1, 1]))
+    with pytest.raises(shoal.Closed):
+        first.step_wait()
+    with pytest.raises(shoal.Closed):
+        first.step(np.array([1, 1]))
+
+
 def test_who_raises_is_raised_in_its_own_part(make: Callable[..., ParallelEnv]) -> None:
     makers = [functools.partial(GrumpyEnv, at=1 if row == 1 else 50) for row in range(4)]
     first, second = make(makers).split(2)

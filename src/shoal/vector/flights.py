@@ -103,7 +103,9 @@ class Flights:
 
     def check_departure(self, rows: Iterable[int]) -> None:
         """Refuse environments that are not idle."""
-        busy = [row for row in rows if row in self._under_way or row in self._arrived]
+        rows = list(rows)
+        self._take_apart(rows)
+        busy = [row for row in rows if row in self._each_under_way or row in self._each_arrived]
         if busy:
             raise AlreadyPending(
                 f"environments {busy} have been sent and not received. Call `recv` until they are back. "
@@ -113,7 +115,7 @@ class Flights:
 
     def depart(self, rows: Iterable[int], *, begins: bool = False) -> None:
         """These have been sent off, to take a step or to begin an episode."""
-        self._under_way.update(rows)
+        self._each_under_way.update(rows)
         if begins:
             self._begun.update(rows)
 
@@ -209,7 +211,7 @@ class Flights:
 
     def wait(self, wanted: Wanted, timeout: float | None) -> None:
         """Until enough have arrived; nothing is lost if that takes longer than ``timeout`` seconds."""
-        if not self.is_enough(wanted):
+        if wanted.exactly is None or not self.is_enough(wanted):
             self.look()
         end = None if timeout is None else time.monotonic() + timeout
         while not self.is_enough(wanted):
@@ -268,6 +270,7 @@ class Flights:
 
     def record(self) -> Recording:
         """Write down from now on what is handed over, into the list that is returned."""
+        self._take_apart()  # what is under way will be handed over, too
         self._recording = []
         return self._recording
 

@@ -28,18 +28,19 @@ class HalfWay:
         self._copies: list[Callable[[], Array]] | None = None
         """What the caller is given, if that is copies of what is in the arena, and no more."""
         if results is not None:
+            assert isinstance(half.index, slice)  # what it selects stays where results are written
             self._copies = [array[half.index].copy for array in results]
+        self._is_first = True
 
     def order(self, actions: Any) -> bool:
-        """Let them take a step; returns whether there is a short way now. Otherwise nothing has happened."""
-        if not self._flights.could_send(self._half):
+        """Let them take a step; returns whether there is a short way now. Otherwise nobody was asked for anything."""
+        if not self._flights.could_send(self._half) or not self._pool.backend.steps_at_once:
             return False
         loose, wide = self._actions.write_some(actions, self._half.rows, self._half.index)
         if loose or wide:
             return False
         with self._interrupts:
-            if not self._pool.order_half(self._half):
-                return False
+            self._pool.order_half(self._half)
             self._flights.send_half(self._half)
         return True
 
@@ -54,7 +55,8 @@ class HalfWay:
                     return None
                 half.has_landed = True
             self._interrupts.heed()
-            if self._copies is None:
+            if self._copies is None or self._is_first:
+                self._is_first = False  # once, the ordinary way notes down that these environments have been seen
                 return None
             flights.hand_over_half(half)
             observations, rewards, terminated, truncated = self._copies

@@ -2,7 +2,8 @@
 
 There may be tens of thousands of rounds, and nearly all of them are the ordinary step of all environments. As objects of
 their own they would cost more than they hold, not least because the garbage collector looks at whatever could refer to
-something. So they are packed into *stretches*: a number, two times bytes. Whoever reads sees rounds only.
+something. So they are packed into *stretches*: a number, two times bytes. Whoever reads sees rounds only. Steps of halves are
+not packed: two of them overlap, and only what is finished can be.
 
 Writing happens between two steps, when all workers wait and nothing of this is in the processor's cache. So it touches as
 little as possible.

@@ -172,7 +172,7 @@ class Journal:
         if failures:
             one.failed |= {failure.env_index for failure in failures}
         if not one.num_waiting:
-            if one.commands is None:
+            if one is self.rounds.under_way:
                 self.rounds.finish_step(self._results_now())
             elif one.op is Op.STEP or one.op is Op.RESET:
                 one.results = self._results_now()

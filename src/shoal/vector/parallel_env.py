@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -30,7 +29,7 @@ from shoal.vector.first_ready import Batch
 from shoal.vector.half_way import HalfWay
 from shoal.vector.halves import halves_of
 from shoal.vector.infos import EnvInfos, batch_infos, num_informed
-from shoal.vector.layout import Array
+from shoal.vector.layout import Array, FixedLeaf
 from shoal.vector.leases import PoisonedLeases, num_slots_for
 from shoal.vector.messages import NOTHING, Attachment, EnvFn, Op, Outcome, Pace, Steps
 from shoal.vector.observations import EarlyCopy, ObservationReader
@@ -213,6 +212,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         nbytes = sum(array.nbytes for array in self._arena.observations)
         self._copies_early = self.copy and nbytes >= LARGE and len(self._pool.rows) > 1
         self._early: EarlyCopy | None = None
+        self._has_one_leaf = isinstance(layout.observation, FixedLeaf)
         self._half_ways: list[HalfWay] = []
         self._short_way = short_way_of(self._pool, layout, self._actions, hands_out=self._hands_out_as_is and self.copy)
 
@@ -408,8 +408,8 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
             self._hands_out_as_is
             and self.group_size == 1
             and self.autoreset_mode is not AutoresetMode.DISABLED
-            and isinstance(self.single_observation_space, spaces.Box)
-            and bool(self._is_seen.all())
+            and self._num_slots == 1
+            and self._has_one_leaf
         )
         results = [arena.observations[0], arena.reward, arena.terminated, arena.truncated] if hands_out else None
         halves = halves_of(self._pool.rows, self.group_size)

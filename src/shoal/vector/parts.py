@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium.vector.utils import batch_space
 
-from shoal.vector.errors import ConfigurationError, NothingPending, WaitTimeout
+from shoal.vector.errors import Closed, ConfigurationError, NothingPending, WaitTimeout, WorkerError
 from shoal.vector.messages import rows_of_part
 from shoal.vector.plan import check_count
 from shoal.vector.tasks import Options, Seeds
@@ -76,6 +76,9 @@ class Part:
             batch = self._envs._recv_exactly(self._rows, timeout)
         except (WaitTimeout, KeyboardInterrupt):
             raise  # all of them go on: wait again
+        except (WorkerError, Closed):
+            self._is_stepping = False  # nobody will be back
+            raise
         except BaseException:
             self._envs._flights.drop(self._rows)  # one has raised; what the others did is lost with it, as in any step
             self._is_stepping = False

@@ -165,15 +165,12 @@ class Pool:
         self._op = op
         self.backend.post([(worker, Command(self._sequence, op, payload)) for worker, payload in payloads.items()])
 
-    def order_half(self, half: Half) -> bool:
-        """As :meth:`send`, for a step of one half, on the shorter way of the ordinary step, if there is one now."""
+    def order_half(self, half: Half) -> None:
+        """As :meth:`send`, for a step of one half, where the backend steps at once."""
         self._check_usable()
-        if not self.backend.steps_at_once:
-            return False
         half.sequence = self._sequence = self._sequence + self._num_slots
         self._op = Op.STEP_EACH
         self.backend.order_half(half)
-        return True
 
     def finish_half(self, half: Half) -> bool:
         """Whether a half that was ordered is back as a whole, with nothing more to tell."""

@@ -37,18 +37,20 @@ class Retirement:
             ended = self.arena.terminated[part] | self.arena.truncated[part]
             self._wards[worker].episodes += int(np.count_nonzero(ended))
 
-    def due(self) -> Iterator[tuple[int, str]]:
-        """Workers that have nothing to do and should be replaced, and why."""
+    def due(self, comes_to_rest: Callable[[int], bool]) -> Iterator[tuple[int, str]]:
+        """Workers that have nothing to do, now or soon, and should be replaced, and why."""
         now = self._backend().clock()
         weighs = self._max_memory is not None and now - self._weighed_at > WEIGHING_SECONDS
         if weighs:
             self._weighed_at = now
         for worker, ward in enumerate(self._wards):
-            if self._journal.is_pending(worker):
+            is_old = self._max_episodes is not None and ward.episodes >= self._max_episodes
+            is_large = weighs and ward.may_retire and self._excess(worker) > 1
+            if not (is_old or is_large) or not comes_to_rest(worker):
                 continue
-            if self._max_episodes is not None and ward.episodes >= self._max_episodes:
+            if is_old:
                 yield worker, f"it has run {ward.episodes} episodes"
-            elif weighs and ward.may_retire and self._is_too_large(worker, ward):
+            elif self._is_better_replaced(worker, ward):
                 yield worker, f"it takes {self._memory(worker) // 10**6} MB of memory"
 
     def weigh_when_new(self, worker: int) -> None:
@@ -61,11 +63,10 @@ class Retirement:
                 worker,
             )
 
-    def _is_too_large(self, worker: int, ward: Ward) -> bool:
-        """Whether a worker takes too much memory, and its replacement would not leak the same again, in its replay."""
-        assert self._max_memory is not None
-        excess = self._memory(worker) / self._max_memory
-        if excess > 1 and self._journal.floors[worker] > ward.history_began:
+    def _is_better_replaced(self, worker: int, ward: Ward) -> bool:
+        """Whether the replacement of a worker that takes too much would not leak the same again, in its replay."""
+        excess = self._excess(worker)
+        if self._journal.floors[worker] > ward.history_began:
             ward.history_began = self._journal.floors[worker]
             return True
         if excess > MUCH_TOO_LARGE and not ward.is_known_to_grow:
@@ -78,6 +79,10 @@ class Retirement:
                 excess,
             )
         return False
+
+    def _excess(self, worker: int) -> float:
+        """How many times as large as allowed a worker is."""
+        return 0.0 if self._max_memory is None else self._memory(worker) / self._max_memory
 
     def _memory(self, worker: int) -> int:
         return self._backend().memory(worker) or 0

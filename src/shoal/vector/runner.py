@@ -118,9 +118,9 @@ class Runner:
             self._take_digests(command, outcome)
         return outcome
 
-    def step_part(self, part: int, sequence: int) -> Outcome:
-        """As :meth:`execute`, for a step of all environments or of a part, as they are asked for again and again."""
-        share, its = self.shares[part], self.slice
+    def step_share(self, half: int, sequence: int) -> Outcome:
+        """As :meth:`execute`, for a step of all environments or of a half, as they are asked for again and again."""
+        share, its = self.share(half), self.slice
         if share.plain is None or its.due or its.clock is not None:
             return self.execute(Command(sequence, Op.STEP, share.steps))
         its.sequence = sequence
@@ -256,12 +256,20 @@ class Runner:
         self._actions = ActionReader(layout, arena, self.rows)
         self._mode = attachment.autoreset_mode
         self.slice.attach(arena, self._writer, attachment.task_source)
-        self.shares = {ALL: self._share(self.rows, None, layout)}
-        for part in range(NUM_HALVES):
-            rows = rows_of_part(self.rows, part, NUM_HALVES, attachment.group_size)
-            self.shares[part] = self._share(rows, Steps(rows, [], (), Pace.TOGETHER), layout)
+        self._shares: dict[int, Share] = {}
 
-    def _share(self, rows: Rows, steps: Steps | None, layout: Layout) -> Share:
+    def share(self, half: int) -> Share:
+        """This runner's environments of a half, or all of them."""
+        share = self._shares.get(half)
+        if share is None:
+            rows: Rows = self.rows
+            if half != ALL:
+                rows = rows_of_part(self.rows, half, NUM_HALVES, self._attachment.group_size)
+            steps = None if half == ALL else Steps(rows, [], (), Pace.TOGETHER)
+            share = self._shares[half] = self._make_share(rows, steps, self._attachment.layout)
+        return share
+
+    def _make_share(self, rows: Rows, steps: Steps | None, layout: Layout) -> Share:
         index = as_slice(rows)
         if index is None or self._takes_digests or not isinstance(layout.action, FixedLeaf):
             return Share(rows, rows if index is None else index, steps, None, NO_ACTIONS)

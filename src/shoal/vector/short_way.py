@@ -14,7 +14,7 @@ import numpy as np
 from shoal.vector.actions import ActionWriter
 from shoal.vector.backends.serial import SerialBackend
 from shoal.vector.failures import Failure
-from shoal.vector.layout import Array, Layout
+from shoal.vector.layout import Array, FixedLeaf, Layout
 from shoal.vector.messages import NOTHING, Outcome
 from shoal.vector.plain_steps import PlainSteps, plain_steps_of
 from shoal.vector.pool import Pool
@@ -75,7 +75,7 @@ class ShortWay:
 def short_way_of(pool: Pool, layout: Layout, actions: ActionWriter, *, hands_out: bool) -> ShortWay | None:
     """The short way, where there is one. ``hands_out``: whether the caller gets copies of what is in the arena, and no more."""
     backend = pool.backend
-    if not isinstance(backend, SerialBackend):
+    if not isinstance(backend, SerialBackend) or not isinstance(layout.action, FixedLeaf):
         return None
     (runner,) = backend.runners
     plain = plain_steps_of(runner.slice, runner.rows, pool.arena, layout)

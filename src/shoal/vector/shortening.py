@@ -104,12 +104,16 @@ class Shortener:
         self._notes = [Notes() for _ in recipes]
         self.arena: Arena
 
+    def is_due(self, worker: int) -> bool:
+        """Whether the history of this worker is long, and has not been looked at for a while."""
+        journal = self._journal
+        if journal.seconds - self._notes[worker].looked_at < WORTHWHILE_SECONDS / 2:
+            return False
+        return journal.replay_seconds(worker) >= WORTHWHILE_SECONDS or journal.rounds.nbytes >= MUCH_MEMORY
+
     def look_at(self, worker: int) -> Rehearsal | None:
         """Shorten the history of a worker that has nothing to do, or say what has to be rehearsed first."""
         journal, habits, notes = self._journal, self._habits[worker], self._notes[worker]
-        is_due = journal.seconds - notes.looked_at >= WORTHWHILE_SECONDS / 2
-        if not is_due or (journal.replay_seconds(worker) < WORTHWHILE_SECONDS and journal.rounds.nbytes < MUCH_MEMORY):
-            return None
         notes.looked_at = journal.seconds
         for way, candidates in self._candidates(worker).items():
             if way in habits.relies_on and self._touched(worker) <= habits.touched:

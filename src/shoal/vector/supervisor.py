@@ -73,6 +73,8 @@ MAINTENANCE = 32  # commands between two looks at what can be dropped
 LARGEST = 2**30  # bytes of journal after which nothing more is written down
 SPARE_SECONDS = 2.0  # how long a pool lives before it gets a spare worker
 GRACE_SECONDS = 1.0  # for a worker that is to leave
+REST_SECONDS = 0.1  # for how long a worker that is always busy is waited for, to look at what can be dropped
+REST_SHARE = 0.02  # of the time that may take
 ABSENCE_SECONDS = 0.5  # longer than this, a wait did not end in time because nobody was there to end it
 
 
@@ -111,6 +113,8 @@ class Supervisor:
         self._commands_until_maintenance = MAINTENANCE if not self._is_limited else 1
         self._began = self._clock()
         self._busy_since: float | None = None
+        self._no_waiting_until = self._began
+        """When a worker may next be waited for, only because it is to have nothing to do for a moment."""
         self._attachment: Attachment
         self._arena: Arena | None = None
         self.stats = Stats()
@@ -127,7 +131,7 @@ class Supervisor:
             takes_digests = self.journal.wants_digests(attachment)
             attachment = replace(attachment, is_journaled=True, takes_digests=takes_digests)
         self._attachment = attachment
-        self._attach_sequence, self._unattached = sequence, set(range(self.num_workers))
+        self._attach_sequence, self._unattached, self._is_simple = sequence, set(range(self.num_workers)), False
         if self._watches:
             self._lateness.note_departure(
                 [(worker, Command(sequence, Op.ATTACH)) for worker in range(self.num_workers)]
@@ -310,6 +314,9 @@ class Supervisor:
             ward.strikes.clear()
         if self._is_limited and self._arena is not None:
             self._retirement.count_episodes(worker, self._rows[worker])
+        self._note_simplicity()
+
+    def _note_simplicity(self) -> None:
         is_special = self._watches or self._is_limited or self._unattached or self._num_unwell
         self._is_simple = not is_special and not any(each.deaths for each in self._wards)
 
@@ -348,6 +355,8 @@ class Supervisor:
             else:
                 ward.under_way -= 1
                 events.append(arrival)
+        if not self._is_simple:
+            self._note_simplicity()
         if self.journal is None:
             return
         for reply in self._one_by_one.replies():
@@ -640,16 +649,32 @@ class Supervisor:
         self._rehearser.give_up_if_stuck()
         if self._num_unwell or self._has_forgotten:
             return
+        if self._busy_since is not None:  # perhaps somebody always is
+            self._note_rest()
+            self._busy_since = self._clock()
         if self._is_limited:
             self._retire_where_due()
         for worker in range(self.num_workers if self._care.is_replayable else 0):
-            is_idle = self._wards[worker].phase is Phase.WELL and not self.journal.is_pending(worker)
-            if is_idle and not self._rehearser.is_busy:
+            if not self._rehearser.is_busy and self._shortener.is_due(worker) and self._comes_to_rest(worker):
                 rehearsal = self._shortener.look_at(worker)
                 if rehearsal is not None:
                     self._rehearser.begin(rehearsal)
         if self.journal.rounds.nbytes > LARGEST:
             self._forget()
+
+    def _comes_to_rest(self, worker: int) -> bool:
+        """Whether a worker has nothing to do now, or soon: where steps overlap it may never, unless it is waited for."""
+        assert self.journal is not None
+        ward, began = self._wards[worker], self._clock()
+        if began >= self._no_waiting_until and self.journal.is_pending(worker):
+            while ward.phase is Phase.WELL and self.journal.is_pending(worker):
+                left = began + REST_SECONDS - self._clock()
+                if left <= 0:
+                    break
+                self._kept.extend(self._take_in(self._backend.poll(left)))
+            now = self._clock()
+            self._no_waiting_until = now + (now - began) / REST_SHARE
+        return ward.phase is Phase.WELL and not self.journal.is_pending(worker)
 
     def _forget(self) -> None:
         assert self.journal is not None
@@ -664,7 +689,7 @@ class Supervisor:
 
     def _retire_where_due(self) -> None:
         """Replace workers that have become too large or too old, before anything happens to them."""
-        for worker, reason in self._retirement.due():
+        for worker, reason in self._retirement.due(self._comes_to_rest):
             logger.info("worker %d is replaced: %s", worker, reason)
             self._retire(worker, self._wards[worker])
 

@@ -6,8 +6,8 @@
     ORDERED = 17  ──────────────── seen by who looks ────────▶ steps its environments, PROGRESS = 3, 4, 5 ...
                   ◀─────────────── seen by who looks ───────── DONE = 17
 
-The same goes for a step of one of two parts of the environments, such as `split(2)` makes: each part has numbers of its own,
-``ORDERED_PART`` and ``DONE_PART``, because both may be under way. What was asked first is done first, whether it is on the
+The same goes for a step of one of two halves of the environments, such as `split(2)` makes: each has numbers of its own,
+``ORDERED_HALF`` and ``DONE_HALF``, because both may be under way. What was asked first is done first, whether it is on the
 board or in the mail.
 
 An environment that was asked alone reports itself in the arena: its *ticket* becomes the number of the command. A caller that
@@ -39,12 +39,12 @@ from shoal.vector.halves import ALL, NUM_HALVES
 
 # Each group has a cache line of its own, so that writing to one does not disturb who looks at another.
 PROGRESS: Final = 0
-ORDERED, SENT, CALLER_ASLEEP, ENOUGH, ORDERED_PART = 8, 9, 10, 11, 12
-DONE, ANSWERED, WORKER_ASLEEP, ARRIVED, DONE_PART = 16, 17, 18, 19, 20
+ORDERED, SENT, CALLER_ASLEEP, ENOUGH, ORDERED_HALF = 8, 9, 10, 11, 12
+DONE, ANSWERED, WORKER_ASLEEP, ARRIVED, DONE_HALF = 16, 17, 18, 19, 20
 STRIDE: Final = 24
 
 Order = tuple[int, int]
-"""A step: its sequence number, and of which part."""
+"""A step: its sequence number, and of which half."""
 
 FIRST_SLEEP_SECONDS = 0.01
 NAP_SECONDS = 0.05
@@ -77,15 +77,17 @@ class Board:
             if word != ARRIVED:
                 self._words[worker * STRIDE + word] = 0
         self._mail_read[worker] = 0
+        # It may have died between finishing something and counting it. Who counts too few is only woken too early.
+        self._arrivals_seen = min(self._arrivals_seen, sum(self._words[ARRIVED::STRIDE]))
 
     def progress(self, worker: int) -> int | None:
         """The environment this worker is, or was when it died, working on."""
         row = self._words[worker * STRIDE + PROGRESS]
         return row - 1 if row else None
 
-    def order(self, workers: Iterable[int], sequence: int, part: int = ALL) -> list[int]:
-        """Ask these for a step of all their environments, or of those of a part; returns who sleeps and has to be rung."""
-        words, word = self._words, ORDERED if part == ALL else ORDERED_PART + part
+    def order(self, workers: Iterable[int], sequence: int, half: int = ALL) -> list[int]:
+        """Ask these for a step of all their environments, or of those of one half; returns who sleeps and has to be rung."""
+        words, word = self._words, ORDERED if half == ALL else ORDERED_HALF + half
         asleep = []
         for worker in workers:
             words[worker * STRIDE + word] = sequence
@@ -93,9 +95,9 @@ class Board:
                 asleep.append(worker)
         return asleep
 
-    def are_done(self, workers: Iterable[int], sequence: int, seconds: float, part: int = ALL) -> bool:
+    def are_done(self, workers: Iterable[int], sequence: int, seconds: float, half: int = ALL) -> bool:
         """Look for so long at most whether all of these have finished that step; not if one of them has sent a message."""
-        words, word = self._words, DONE if part == ALL else DONE_PART + part
+        words, word = self._words, DONE if half == ALL else DONE_HALF + half
         for worker in workers:
             if words[worker * STRIDE + word] != sequence:
                 break
@@ -158,7 +160,7 @@ class Desk:
         self._board = words
         self.progress = self.words[PROGRESS : PROGRESS + 1]
         self._last_order = self._mail_read = 0  # what has been asked before it sat down is asked still
-        self._last_parts = [0] * NUM_HALVES
+        self._last_halves = [0] * NUM_HALVES
         self._patience = SPIN_SECONDS if spins else 0.0
         self._last_wait = self._arrived = 0.0
 
@@ -183,30 +185,30 @@ class Desk:
         if order != self._last_order:
             self._last_order = order
             return order, ALL
-        return self._next_part(next_mail)
+        return self._next_half(next_mail)
 
-    def _next_part(self, next_mail: Callable[[], int]) -> Order | None:
-        words, sequence, part = self.words, 0, ALL
-        for number, last in enumerate(self._last_parts):
-            asked = words[ORDERED_PART + number]
-            if asked != last and (part == ALL or asked < sequence):  # who was asked first is first
-                sequence, part = asked, number
-        if part == ALL or (words[SENT] != self._mail_read and next_mail() < sequence):
+    def _next_half(self, next_mail: Callable[[], int]) -> Order | None:
+        words, sequence, half = self.words, 0, ALL
+        for number, last in enumerate(self._last_halves):
+            asked = words[ORDERED_HALF + number]
+            if asked != last and (half == ALL or asked < sequence):  # who was asked first is first
+                sequence, half = asked, number
+        if half == ALL or (words[SENT] != self._mail_read and next_mail() < sequence):
             return None
-        self._last_parts[part] = sequence
-        return sequence, part
+        self._last_halves[half] = sequence
+        return sequence, half
 
     def mail_read(self) -> None:
         """One message has been taken from the socket. There may be more, so it is counted and not only looked at."""
         self._mail_read += 1
 
     def _glance(self) -> bool:
-        words, (first, second) = self.words, self._last_parts
+        words, (first, second) = self.words, self._last_halves
         return (
             words[ORDERED] != self._last_order
             or words[SENT] != self._mail_read
-            or words[ORDERED_PART] != first
-            or words[ORDERED_PART + 1] != second
+            or words[ORDERED_HALF] != first
+            or words[ORDERED_HALF + 1] != second
         )
 
     def arrived(self, count: int = 1) -> bool:
@@ -215,9 +217,9 @@ class Desk:
         words[ARRIVED] += count
         return bool(words[CALLER_ASLEEP]) and sum(self._board[ARRIVED::STRIDE]) >= words[ENOUGH]
 
-    def part_done(self, part: int, sequence: int) -> None:
-        """Say that a step of a part is finished; that its environments have arrived is said besides."""
-        self.words[DONE_PART + part] = sequence
+    def half_done(self, half: int, sequence: int) -> None:
+        """Say that a step of a half is finished; that its environments have arrived is said besides."""
+        self.words[DONE_HALF + half] = sequence
 
     def done(self, sequence: int) -> bool:
         """Say that an ordinary step is finished; returns whether the caller sleeps and has to be rung."""

@@ -225,14 +225,14 @@ class Worker:
         self._desk = Desk(self._post.board_fd, self._post.worker, spins=self._post.spins)
         self._channel.move_to(self._desk if self._post.uses_board else None)
 
-    def _carry_out_order(self, sequence: int, part: int) -> None:
+    def _carry_out_order(self, sequence: int, half: int) -> None:
         """Take a step that was ordered on the board."""
-        outcome = self.runner.step_part(part, sequence)
-        if part == ALL:
+        outcome = self.runner.step_share(half, sequence)
+        if half == ALL:
             self._reply(sequence, Op.STEP, outcome)
         else:
-            share = self.runner.shares[part]
-            self._announce_all(share.rows, share.where, sequence, outcome, part)
+            share = self.runner.share(half)
+            self._announce_all(share.rows, share.where, sequence, outcome, half)
 
     def _carry_out(self, frame: Frame) -> Outcome:
         op = Op(frame.kind)
@@ -276,16 +276,16 @@ class Worker:
             self._num_under_way -= 1
             self._announce(row, sequence, outcome)
 
-    def _announce_all(self, rows: Rows, where: slice | Rows, sequence: int, outcome: Outcome, part: int = ALL) -> None:
-        """Say that several environments, which ``where`` selects, are done, and with them a part that was ordered."""
+    def _announce_all(self, rows: Rows, where: slice | Rows, sequence: int, outcome: Outcome, half: int = ALL) -> None:
+        """Say that several environments, which ``where`` selects, are done, and with them a half that was ordered."""
         with self._reporting:
             if any(outcome) or not self._post.uses_board or self._has_logged:
                 for row, its in apart(outcome, rows).items():
                     self._announce(row, sequence, its)
                 return
             self._arena.tickets[where] = sequence
-            if part != ALL:
-                self._desk.part_done(part, sequence)
+            if half != ALL:
+                self._desk.half_done(half, sequence)
             if self._desk.arrived(len(rows)):
                 self._channel.send(self._post.generation, sequence, RING)
 

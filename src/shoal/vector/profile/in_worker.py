@@ -15,10 +15,11 @@ def begin_recording(_env: Any) -> None:
         return  # this environment is in the caller's own process, which takes that down itself
     _stop_recording(worker)  # a profile could not end as it should
     recorder = Recorder()
-    recorder.probe(worker.runner, "step_part", Kind.BUSY)
+    recorder.probe(worker.runner, "step_share", Kind.BUSY)
     recorder.probe(worker, "_carry_out", Kind.BUSY)
     recorder.probe(worker, "_carry_out_each", Kind.BUSY)
     recorder.probe(worker, "_reply", Kind.SIGNALLING)
+    recorder.probe(worker, "_announce_all", Kind.SIGNALLING)
     recorder.probe(worker, "_pickled", Kind.INFOS)
     worker.runner.slice.clock = recorder
 
