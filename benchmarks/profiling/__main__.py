@@ -30,7 +30,7 @@ CELLS = (
 )
 TARGET = 1.02
 """A step should take at most so many times as long."""
-TURN_SECONDS, PATIENCE_SECONDS = 0.3, 2.0
+TURN_SECONDS, PATIENCE_SECONDS = 1.0, 2.0
 
 
 def main() -> None:
