@@ -35,6 +35,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shortening, "WORTHWHILE_SECONDS", 0.0)
     monkeypatch.setattr(shortening, "LONG_SECONDS", 1e9)
     monkeypatch.setattr(supervisor, "MAINTENANCE", 4)
+    monkeypatch.setattr(supervisor, "REST_PAUSE", 0.0)
 
 
 @pytest.fixture

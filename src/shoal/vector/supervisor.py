@@ -75,6 +75,7 @@ SPARE_SECONDS = 2.0  # how long a pool lives before it gets a spare worker
 GRACE_SECONDS = 1.0  # for a worker that is to leave
 REST_SECONDS = 0.1  # for how long a worker that is always busy is waited for, to look at what can be dropped
 REST_SHARE = 0.02  # of the time that may take
+REST_PAUSE = 1.0  # seconds between two times, where nothing is urgent: what overlapped does not for a moment
 ABSENCE_SECONDS = 0.5  # longer than this, a wait did not end in time because nobody was there to end it
 
 
@@ -113,7 +114,7 @@ class Supervisor:
         self._commands_until_maintenance = MAINTENANCE if not self._is_limited else 1
         self._began = self._clock()
         self._busy_since: float | None = None
-        self._no_waiting_until = self._began
+        self._no_waiting_until = [self._began] * len(recipes)
         """When a worker may next be waited for, only because it is to have nothing to do for a moment."""
         self._attachment: Attachment
         self._arena: Arena | None = None
@@ -655,25 +656,29 @@ class Supervisor:
         if self._is_limited:
             self._retire_where_due()
         for worker in range(self.num_workers if self._care.is_replayable else 0):
-            if not self._rehearser.is_busy and self._shortener.is_due(worker) and self._comes_to_rest(worker):
+            if (
+                not self._rehearser.is_busy
+                and self._shortener.is_due(worker)
+                and self._comes_to_rest(worker, REST_PAUSE)
+            ):
                 rehearsal = self._shortener.look_at(worker)
                 if rehearsal is not None:
                     self._rehearser.begin(rehearsal)
         if self.journal.rounds.nbytes > LARGEST:
             self._forget()
 
-    def _comes_to_rest(self, worker: int) -> bool:
+    def _comes_to_rest(self, worker: int, pause: float = 0.0) -> bool:
         """Whether a worker has nothing to do now, or soon: where steps overlap it may never, unless it is waited for."""
         assert self.journal is not None
         ward, began = self._wards[worker], self._clock()
-        if began >= self._no_waiting_until and self.journal.is_pending(worker):
+        if began >= self._no_waiting_until[worker] + pause and self.journal.is_pending(worker):
             while ward.phase is Phase.WELL and self.journal.is_pending(worker):
                 left = began + REST_SECONDS - self._clock()
                 if left <= 0:
                     break
                 self._kept.extend(self._take_in(self._backend.poll(left)))
             now = self._clock()
-            self._no_waiting_until = now + (now - began) / REST_SHARE
+            self._no_waiting_until[worker] = now + (now - began) * self.num_workers / REST_SHARE
         return ward.phase is Phase.WELL and not self.journal.is_pending(worker)
 
     def _forget(self) -> None:
