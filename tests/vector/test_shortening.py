@@ -19,14 +19,7 @@ import shoal
 from shoal import ParallelEnv
 from shoal.vector import shortening, supervisor
 from tests.comparing import difference
-from tests.envs import CountingEnv, SpaceEnv, WalkingEnv
-
-
-class SilentEnv(WalkingEnv):
-    """Has no infos, so that its steps need no message."""
-
-    def step(self, action: Any) -> Any:
-        return *super().step(action)[:4], {}
+from tests.envs import CountingEnv, SilentEnv, SpaceEnv, WalkingEnv
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode
 from shoal import ParallelEnv
 from shoal.vector import pool, shortening, supervisor
 from tests.comparing import difference
-from tests.envs import SpaceEnv, WalkingEnv
+from tests.envs import SilentEnv, SpaceEnv, WalkingEnv
 from tests.vector.simulation import ACCIDENTS, DEATHS, End, SimulatedBackend
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -29,13 +29,6 @@ class DriftingEnv(WalkingEnv):
         observation, reward, *rest = super().step(action)
         self.total = 0.9 * self.total + float(observation[0])
         return observation, reward + self.total, *rest
-
-
-class SilentEnv(WalkingEnv):
-    """Has no infos, so that its steps may go the short way."""
-
-    def step(self, action: Any) -> Any:
-        return *super().step(action)[:4], {}
 
 
 class SilentPictureEnv(SpaceEnv):

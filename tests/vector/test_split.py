@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode
 import shoal
 from shoal import ParallelEnv
 from tests.comparing import difference
-from tests.envs import CountingEnv, GrumpyEnv, WalkingEnv
+from tests.envs import CountingEnv, GrumpyEnv, SilentEnv, WalkingEnv
 
 STEPS = 25
 
@@ -64,13 +64,6 @@ def test_a_part_knows_its_environments(make: Callable[..., ParallelEnv]) -> None
     assert second.action_space.sample().shape == (2,)
     assert second.observation_space.shape == (2, 3)
     assert repr(second) == "Part(env_ids=[1, 3])"
-
-
-class SilentEnv(WalkingEnv):
-    """Has no infos, so that its steps need no message."""
-
-    def step(self, action: Any) -> Any:
-        return *super().step(action)[:4], {}
 
 
 @pytest.mark.parametrize("kind", [WalkingEnv, SilentEnv])

@@ -45,11 +45,13 @@ class Flights:
 
     @property
     def _under_way(self) -> set[int]:
+        """Who is, environment by environment, also of halves."""
         self._take_apart()
         return self._each_under_way
 
     @property
     def _arrived(self) -> dict[int, Outcome]:
+        """Who has, environment by environment, also of halves."""
         self._take_apart()
         return self._each_arrived
 

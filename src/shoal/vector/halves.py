@@ -32,13 +32,18 @@ class Half:
     """Whether all of its environments are back from it."""
 
 
+def steps_of_half(number: int, rows: range, group_size: int) -> Steps:
+    """What a worker that has these environments is asked for, when a half is to step."""
+    return Steps(rows_of_part(rows, number, NUM_HALVES, group_size), [], (), Pace.TOGETHER)
+
+
 def halves_of(shares: Sequence[range], group_size: int) -> list[Half]:
     """The halves of environments of which each worker has a share."""
     halves = []
     for number in range(NUM_HALVES):
-        its = {worker: rows_of_part(share, number, NUM_HALVES, group_size) for worker, share in enumerate(shares)}
-        steps = {worker: Steps(rows, [], (), Pace.TOGETHER) for worker, rows in its.items() if rows}
-        rows = [row for worker in steps for row in its[worker]]
+        asked = {worker: steps_of_half(number, share, group_size) for worker, share in enumerate(shares)}
+        steps = {worker: its for worker, its in asked.items() if its.rows}
+        rows = [row for its in steps.values() for row in its.rows]
         index = slice(number, None, NUM_HALVES) if group_size == 1 else rows
         halves.append(Half(number, rows, frozenset(rows), index, steps, [*steps]))
     return halves

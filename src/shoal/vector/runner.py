@@ -24,7 +24,7 @@ from shoal.vector.batched import MODES, rows_maker
 from shoal.vector.captures import Captured, dump_states, load_states
 from shoal.vector.digests import Digester, add_loose
 from shoal.vector.failures import Failure
-from shoal.vector.halves import ALL, NUM_HALVES
+from shoal.vector.halves import ALL, steps_of_half
 from shoal.vector.layout import Arena, Array, FixedLeaf, Layout, Rows, as_index, as_slice, private_arena
 from shoal.vector.messages import (
     NOTHING,
@@ -34,13 +34,11 @@ from shoal.vector.messages import (
     Command,
     Op,
     Outcome,
-    Pace,
     Recipe,
     Redo,
     Replay,
     Reset,
     Steps,
-    rows_of_part,
 )
 from shoal.vector.observations import ObservationWriter
 from shoal.vector.plain_steps import PlainSteps, plain_steps_of
@@ -262,10 +260,8 @@ class Runner:
         """This runner's environments of a half, or all of them."""
         share = self._shares.get(half)
         if share is None:
-            rows: Rows = self.rows
-            if half != ALL:
-                rows = rows_of_part(self.rows, half, NUM_HALVES, self._attachment.group_size)
-            steps = None if half == ALL else Steps(rows, [], (), Pace.TOGETHER)
+            steps = None if half == ALL else steps_of_half(half, self.rows, self._attachment.group_size)
+            rows = self.rows if steps is None else steps.rows
             share = self._shares[half] = self._make_share(rows, steps, self._attachment.layout)
         return share
 

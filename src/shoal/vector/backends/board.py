@@ -102,7 +102,7 @@ class Board:
             if words[worker * STRIDE + word] != sequence:
                 break
         else:
-            return True
+            return True  # nothing had to be waited for, which is worth no preparation
         waiting = [(worker * STRIDE + word, worker * STRIDE + ANSWERED, self._mail_read[worker]) for worker in workers]
 
         def is_over() -> bool:
