@@ -130,6 +130,14 @@ class SlowEnv(CountingEnv):
         return super().step(action)
 
 
+class DozingEnv(CountingEnv):
+    """Sleeps for five milliseconds in every step."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        time.sleep(0.005)
+        return super().step(action)
+
+
 class HangingEnv(CountingEnv):
     """Never returns from a step with action 4."""
 

@@ -82,11 +82,12 @@ def test_profile_says_where_the_time_goes(tmp_path: Path) -> None:
 
 
 def test_profile_takes_any_environment_and_policy() -> None:
-    text = run(
-        "profile", "tests.envs:CountingEnv", "--backend", "shm", "--seconds", "0.3", "--policy-milliseconds", "20"
-    )
+    arguments = ("--backend", "shm", "--num-envs", "4", "--seconds", "0.3", "--policy-milliseconds")
+    text = run("profile", "tests.envs:DozingEnv", *arguments, "15")
     assert "with 2 workers" in text
     assert "envs.split(2)" in text
+    text = run("profile", "tests.envs:CountingEnv", *arguments, "100")
+    assert "of the time: only a quicker one would help." in text
     assert "Did you mean 'CountingEnv'?" in run("profile", "tests.envs:CountinEnv", expect=1)
 
 

@@ -158,6 +158,12 @@ def situation(**keywords: Any) -> Situation:
         (situation(shares={Share.COPYING: 0.5, Share.ENVIRONMENT: 0.5}), "copy=False", 1.33),
         (situation(shares={Share.SIGNALLING: 0.4, Share.ENVIRONMENT: 0.6}), "with twice as many", 1.25),
         (situation(shares={Share.ENVIRONMENT: 1.0}, steps=39_000), "Nothing stands out", 1),
+        (  # however much quicker the environments become, the policy stays
+            situation(shares={Share.SIGNALLING: 0.2, Share.POLICY: 0.8}, env_seconds=1e-6, num_envs=1),
+            'backend="serial"',
+            1.25,
+        ),
+        (situation(shares={Share.ENVIRONMENT: 0.03, Share.POLICY: 0.97}), "only a quicker one would help", 1),
     ],
 )
 def test_the_advice(found: Situation, text: str, gain: float) -> None:

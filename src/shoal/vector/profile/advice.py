@@ -12,8 +12,8 @@ from shoal.vector.profile.tracks import Share
 from shoal.vector.wording import duration
 
 WORTH_SAYING = 1.05
-LARGE, LITTLE = 0.15, 0.02
-"""A share of the time that is worth a word, and one that is not nothing."""
+LARGE, LITTLE, MOST = 0.15, 0.02, 0.5
+"""A share of the time that is worth a word, one that is not nothing, and one beside which others hardly matter."""
 
 
 @dataclass(frozen=True)
@@ -123,12 +123,14 @@ def advice_for(situation: Situation, stragglers: Sequence[int]) -> tuple[Advice,
     worth = sorted((each for each in found if each.gain > WORTH_SAYING), key=lambda each: -each.gain)
     if worth:
         return tuple(worth)
+    if situation.policy > MOST:
+        return (Advice(f"The policy takes {situation.policy:.0%} of the time: only a quicker one would help.", 1.0),)
     return (Advice("Nothing stands out that could be changed: what is left is the environments' own steps.", 1.0),)
 
 
 def _other_backend(situation: Situation) -> Sequence[Advice]:
     """Another way to run these environments, if it should be quicker."""
-    if situation.cpus < 2 or not situation.env_seconds or situation.overlaps:
+    if situation.cpus < 2 or not situation.env_seconds or not situation.round_seconds or situation.overlaps:
         return ()
     seconds = situation.env_seconds * situation.num_envs
     measured = Measured(
@@ -140,7 +142,8 @@ def _other_backend(situation: Situation) -> Sequence[Advice]:
         infos=situation.num_envs if situation.shares[Share.INFOS] > LITTLE else 0.0,
     )
     best = forecasts(measured, situation.cpus)[0]
-    gain = situation.round_seconds / best.seconds * (1 - situation.policy) + situation.policy
+    remaining = best.seconds / situation.round_seconds  # of what is not the policy
+    gain = 1 / ((1 - situation.policy) * remaining + situation.policy)
     is_same = (best.backend, best.threads_per_worker) == (situation.plan.backend, situation.plan.threads_per_worker)
     if is_same or gain < WORTH_SAYING:
         return ()
