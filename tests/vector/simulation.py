@@ -128,8 +128,8 @@ class SimulatedBackend:
     def steps_at_once(self) -> bool:
         return self._chance.random() < 0.8
 
-    def order_step(self, commands: Sequence[Addressed]) -> None:
-        self.post(commands)
+    def order_step(self, sequence: int) -> None:
+        self.post([(worker, Command(sequence, Op.STEP)) for worker in range(self.num_workers)])
 
     def order_half(self, half: Half) -> None:
         self.post([(worker, Command(half.sequence, Op.STEP_EACH, steps)) for worker, steps in half.steps.items()])

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from shoal import ParallelEnv
+from shoal.vector import runner
 from shoal.vector.backends.channel import WorkerChannel
 from shoal.vector.backends.worker import Worker
 from shoal.vector.messages import Op
 from shoal.vector.observations import ObservationWriter
-from shoal.vector.plain_steps import PlainSteps
+from shoal.vector.plain_steps import plain_steps_of
 from shoal.vector.replays import IS_REPLAYING
 from tests.comparing import difference
 from tests.envs import WalkingEnv
@@ -115,7 +116,7 @@ class _HalfSocket:
 
 def in_the_writing(moment: Moment, patch: pytest.MonkeyPatch) -> None:
     """The observations are spoilt."""
-    init, init_plain = ObservationWriter.__init__, PlainSteps.__init__
+    init = ObservationWriter.__init__
     moment.steps = -1  # a reset is written too
 
     def patched(self: Any, layout: Any, arena: Any) -> None:
@@ -129,30 +130,25 @@ def in_the_writing(moment: Moment, patch: pytest.MonkeyPatch) -> None:
 
         self.write = write
 
-    def patched_plain(self: Any, its: Any, rows: Any, index: Any, arena: Any, leaf: Any) -> None:
-        init_plain(self, its, rows, index, arena, leaf)
-        self._observations = _Brittle(self._observations, moment)
+    def patched_plain(its: Any, rows: Any, arena: Any, layout: Any) -> Any:
+        really = plain_steps_of(its, rows, arena, layout)
+
+        def step(*arguments: Any) -> Any:
+            results = really(*arguments)  # type: ignore[misc]
+            if results is None and rows[0] == 0 and moment.counts():
+                _spoil(arena.observations, moment)
+            return results
+
+        return None if really is None else step
 
     patch.setattr(ObservationWriter, "__init__", patched)
-    patch.setattr(PlainSteps, "__init__", patched_plain)
+    patch.setattr(runner, "plain_steps_of", patched_plain)
 
 
 def _spoil(arrays: Any, moment: Moment) -> None:
     for array in arrays:
         array[:] = 77
     moment.strike()
-
-
-class _Brittle:
-    """Where observations are written on the short way."""
-
-    def __init__(self, array: Any, moment: Moment) -> None:
-        self._array, self._moment = array, moment
-
-    def __setitem__(self, place: int, observation: Any) -> None:
-        if place == 0 and self._moment.counts():
-            _spoil([self._array], self._moment)
-        self._array[place] = observation
 
 
 def run(log: Path | None, wordy: bool, steps: int = 12, **keywords: Any) -> tuple[list[Any], int]:

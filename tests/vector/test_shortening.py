@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from gymnasium.wrappers import NormalizeObservation
 
 import shoal
 from shoal import ParallelEnv
-from shoal.vector import shortening, supervisor
+from shoal.vector import shortening, supervisor, upkeep
+from shoal.vector.backends import limits
 from tests.comparing import difference
 from tests.envs import CountingEnv, SilentEnv, SpaceEnv, WalkingEnv
 
@@ -28,7 +30,8 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shortening, "WORTHWHILE_SECONDS", 0.0)
     monkeypatch.setattr(shortening, "LONG_SECONDS", 1e9)
     monkeypatch.setattr(supervisor, "MAINTENANCE", 4)
-    monkeypatch.setattr(supervisor, "REST_PAUSE", 0.0)
+    monkeypatch.setattr(upkeep, "REST_PAUSE", 0.0)
+    monkeypatch.setattr(limits, "NICENESS", 0)
 
 
 @pytest.fixture
@@ -43,7 +46,7 @@ def rounds(envs: ParallelEnv) -> int:
 
 
 def habits(envs: ParallelEnv) -> Any:
-    return envs._pool.backend._shortener._habits  # type: ignore[attr-defined]
+    return envs._pool.backend.upkeep.shortener._habits  # type: ignore[attr-defined]
 
 
 def step(envs: ParallelEnv, number: int) -> Any:
@@ -151,6 +154,46 @@ def test_random_numbers_that_all_share_are_captured_too(process_backend: str) ->
         compare_after_kill(envs, taken, GlobalEnv)
 
 
+def test_a_long_rehearsal_reaches_the_spare_worker_however_fast_steps_are(
+    process_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than its socket takes at once; nobody ever has to wait for an answer, and so for room in it."""
+    monkeypatch.setattr(shortening, "WORTHWHILE_SECONDS", 0.5)
+    monkeypatch.setattr(shortening, "REHEARSED_SECONDS", 10.0)
+    with ParallelEnv([SilentEnv] * 8, backend=process_backend, num_workers=2, start_method="fork") as envs:
+        envs.reset(seed=3)
+        run_until(envs, lambda: habits(envs)[0].relies_on)
+
+
+class NiceEnv(WalkingEnv):
+    """Writes down how nice the process is in which it is reset."""
+
+    def __init__(self, log: Path) -> None:
+        super().__init__()
+        self.log = log
+
+    def reset(self, **keywords: Any) -> Any:
+        with self.log.open("a") as file:
+            print(os.getpid(), os.getpriority(os.PRIO_PROCESS, 0), file=file)
+        return super().reset(**keywords)
+
+
+def test_who_rehearses_lets_others_go_first(
+    process_backend: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(limits, "NICENESS", 3)
+    own, log = os.getpriority(os.PRIO_PROCESS, 0), tmp_path / "log"
+    with ParallelEnv(
+        [functools.partial(NiceEnv, log)] * 2, backend=process_backend, num_workers=1, start_method="fork"
+    ) as envs:
+        envs.reset(seed=3)
+        run_until(envs, lambda: habits(envs)[0].relies_on)
+        (worker,) = envs.worker_pids
+    found = {tuple(map(int, line.split())) for line in log.read_text().splitlines()}
+    assert (worker, own) in found
+    assert {nice for pid, nice in found if pid != worker} == {min(19, own + 3)}
+
+
 @pytest.mark.usefixtures("captures")
 def test_a_captured_state_is_rehearsed_with_some_of_many(process_backend: str) -> None:
     class Endless(WalkingEnv):
@@ -248,7 +291,7 @@ def test_what_can_be_neither_keeps_its_whole_history(process_backend: str, caplo
 def test_a_history_that_is_too_long_is_given_up_with_a_warning(
     process_backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(supervisor, "LARGEST", 20_000)
+    monkeypatch.setattr(upkeep, "LARGEST", 20_000)
     monkeypatch.setattr(shortening, "WORTHWHILE_SECONDS", 1e9)
     fns = [functools.partial(SpaceEnv, spaces.Discrete(9), spaces.Discrete(3))] * 2
     with ParallelEnv(fns, backend=process_backend, num_workers=1, start_method="fork") as envs:

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium
@@ -19,6 +20,7 @@ from gymnasium.vector import AutoresetMode
 import shoal
 from shoal import ParallelEnv
 from shoal.testing import Fault, FaultPlan
+from shoal.vector import journal
 from tests.comparing import difference, rollout
 from tests.envs import CountingEnv, GrumpyEnv, WalkingEnv
 
@@ -278,6 +280,106 @@ def test_who_ends_its_worker_again_and_again_is_found_among_its_neighbours(proce
         envs.reset(seed=3)
         with pytest.raises(error, match="environment 1 has ended its worker 3 times in the same step, at last alone"):
             envs.step([1, 2, 1])
+
+
+class WilfulEnv(gymnasium.Env[Any, Any]):
+    """Does what it is told: 0 a step, 1 raise, 2 raise what cannot be told, 3 die after a while, 4 a step like no other."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = gymnasium.spaces.Discrete(5)
+
+    def __init__(self, alive: Path | None = None) -> None:
+        self.alive = alive
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(2), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        match int(action):
+            case 1:
+                raise RuntimeError("as told")
+            case 2:
+                raise Untellable
+            case 3 if self.alive is None or self.alive.exists():
+                if self.alive is not None:
+                    self.alive.unlink()
+                    time.sleep(0.2)
+                os.kill(os.getpid(), signal.SIGKILL)
+        noise = float.fromhex(os.urandom(4).hex()) if action == 4 else 0.0
+        return np.array([self.steps, noise]), 1.0, False, False, {}
+
+
+class Untellable(Exception):
+    def __str__(self) -> str:
+        raise SystemExit("nothing is said")
+
+
+def wilful(alive: Path | None = None, **keywords: Any) -> ParallelEnv:
+    env_fns = [functools.partial(WilfulEnv, alive)] * 2
+    given = {"num_workers": 1, "threads_per_worker": 2, "start_method": "fork", "backend": "shm", **keywords}
+    return ParallelEnv(env_fns, **given)
+
+
+@pytest.mark.parametrize("begins_anew", [False, True])
+def test_steps_are_counted_whoever_asks_for_them(process_backend: str, begins_anew: bool) -> None:
+    with wilful(backend=process_backend) as envs:
+        envs.reset(seed=0)
+        for _ in range(2):
+            envs.send(np.zeros(2, np.int64))
+            envs.recv(2)
+            envs.step(np.zeros(2, np.int64))
+        if begins_anew:
+            envs.send_reset()
+            envs.recv(2)
+            envs.step(np.zeros(2, np.int64))
+        envs.send(np.array([1, 0]))
+        with pytest.raises(RuntimeError, match="as told") as caught:
+            envs.recv(2)
+        assert caught.value.step == (2 if begins_anew else 5)  # type: ignore[attr-defined]
+
+
+def test_an_exception_that_cannot_be_told_does_not_hang(process_backend: str) -> None:
+    with wilful(backend=process_backend, on_fault="raise") as envs:
+        envs.reset(seed=0)
+        with pytest.raises(shoal.WorkerDied, match="ended by itself with exit code 1"):
+            envs.step(np.array([0, 2]))
+
+
+def test_nor_does_it_in_a_thread_of_the_caller() -> None:
+    with ParallelEnv([WilfulEnv] * 2, backend="threads", num_workers=2) as envs:
+        envs.reset(seed=0)
+        with pytest.raises(shoal.EnvError, match=r"environment 1 in step\(\) raised SystemExit: nothing is said"):
+            envs.step(np.array([0, 2]))
+
+
+@pytest.mark.parametrize("keeps_digests", [False, True])
+def test_a_lost_episode_ends_with_what_was_last_seen(
+    process_backend: str, keeps_digests: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if keeps_digests:
+        monkeypatch.setattr(journal, "SMALL", 0)
+    alive = tmp_path / "alive"
+    alive.touch()
+    with wilful(alive, backend=process_backend, on_fault="truncate") as envs:
+        envs.reset(seed=0)
+        for actions in ([4, 0], [0, 0]):
+            envs.step(np.array(actions))
+        observation, _, _, truncated, _ = envs.step(np.array([0, 3]))
+        assert observation[:, 0].tolist() == [2, 3]
+        assert truncated.tolist() == [True, False]
+
+
+def test_who_is_alone_in_its_half_is_known_to_have_ended_its_worker(process_backend: str) -> None:
+    with wilful(backend=process_backend) as envs:
+        envs.reset(seed=0)
+        first, _ = envs.split(2)
+        first.step(np.zeros(1, np.int64))
+        with pytest.raises(shoal.PoisonStep, match="environment 0 has ended its worker 3 times"):
+            first.step(np.array([3]))
+        assert envs.stats.restarts == 2
 
 
 def test_first_ready_hands_over_who_does_not_wait(process_backend: str) -> None:

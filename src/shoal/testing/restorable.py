@@ -116,15 +116,15 @@ def _play(envs: ParallelEnv, steps: int, kills: tuple[int, ...]) -> tuple[list[A
         if number in kills:
             os.kill(envs.worker_pids[0], signal.SIGKILL)
         if kills and number == kills[-1] + 1:
-            cannot_capture = _supervisor_of(envs).try_capture(0)
+            cannot_capture = _supervisor_of(envs).upkeep.shortener.try_capture(0)
         results.append(envs.step(envs.action_space.sample())[:4])
     return results, cannot_capture
 
 
 def _rehearse(envs: ParallelEnv, cannot_capture: str) -> tuple[str, str]:
     supervisor = _supervisor_of(envs)
-    resets = supervisor.rehearse_now(0, Way.RESETS)
-    captures = cannot_capture or supervisor.rehearse_now(0, Way.CAPTURES)
+    resets = supervisor.upkeep.rehearse_now(0, Way.RESETS)
+    captures = cannot_capture or supervisor.upkeep.rehearse_now(0, Way.CAPTURES)
     return (
         "no episode ended in so few steps" if resets is None else resets,
         "its worker died" if captures is None else captures,

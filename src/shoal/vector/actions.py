@@ -65,7 +65,7 @@ class ActionWriter:
         return (
             self._only is not None
             and type(actions) is np.ndarray
-            and actions.dtype is self._only.dtype
+            and (actions.dtype is self._only.dtype or actions.dtype == self._only.dtype)
             and actions.shape == self._only_shape
             and self._only_in_range(actions)
         )
@@ -82,7 +82,7 @@ class ActionWriter:
         if (
             self._only is not None
             and type(actions) is np.ndarray
-            and actions.dtype is self._only.dtype
+            and (actions.dtype is self._only.dtype or actions.dtype == self._only.dtype)
             and actions.shape == (len(rows), *self._only_shape[1:])
             and self._only_in_range(actions)
         ):

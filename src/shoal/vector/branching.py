@@ -86,7 +86,7 @@ class Branching(FirstReady):
         backend = self._pool.backend
         if not isinstance(backend, Supervisor) or backend.journal is None:
             return None
-        if reason := backend.why_not_restorable():
+        if reason := backend.upkeep.why_not_restorable():
             raise StateError(f"{name}() is not possible: {reason}")
         return backend
 

@@ -87,7 +87,7 @@ class History:
             self.append(one)
             return
         stretch = self._last
-        if len(stretch) >= LONGEST or not self._parts or self._parts[-1] is not stretch:
+        if len(stretch.sequences) >= LONGEST or not self._parts or self._parts[-1] is not stretch:
             stretch = self._last = Stretch()
             self._parts.append(stretch)
         stretch.sequences.append(one.sequence)

@@ -48,7 +48,9 @@ from shoal.vector.starts import Past, Start
 
 JOURNALED = frozenset((Op.RESET, Op.STEP, Op.CALL, Op.SET_ATTR, *EACH))
 SMALL = 256
-"""Results of at most so many bytes for each environment are kept as they are, which is quicker than to digest them."""
+"""Results of at most so many bytes for each environment are kept as they are, which is quicker than to digest them ..."""
+MUCH = 2**16
+"""... unless they are more than so many bytes for all environments: filling ever more memory is slow, too."""
 
 
 class Journal:
@@ -76,7 +78,8 @@ class Journal:
     def wants_digests(attachment: Attachment) -> bool:
         """Whether the results for these spaces are better digested by the runners than kept here."""
         layout = attachment.layout
-        return layout.has_loose_observations or layout.result_nbytes > SMALL
+        nbytes = layout.result_nbytes
+        return layout.has_loose_observations or nbytes > SMALL or nbytes * layout.num_envs > MUCH
 
     def attach(self, attachment: Attachment, arena: Arena) -> None:
         """Say where actions and results are."""
@@ -97,11 +100,8 @@ class Journal:
         if op not in JOURNALED:
             return
         self.last_sequence = sequence
-        if payload is None:  # the ordinary step of all environments
-            one = Round(
-                sequence, op, None, self.seconds, len(commands), self._arena.action_block.tobytes(), NOBODY, 0, NOBODY
-            )
-            self._open[sequence] = self.rounds.under_way = one
+        if payload is None:
+            self.write_step(sequence, len(commands))
             return
         one = self._open[sequence] = Round(sequence, op, commands, self.seconds, len(commands))
         one.nbytes = self._row_nbytes * num_rows(commands)
@@ -113,6 +113,13 @@ class Journal:
             self.rounds.append(one)
             if op in TOUCHES:
                 self._note_touch(commands)
+
+    def write_step(self, sequence: int, num_workers: int) -> None:
+        """Write down the ordinary step of all environments, which has just been ordered."""
+        self.last_sequence = sequence
+        self._open[sequence] = self.rounds.under_way = Round(
+            sequence, Op.STEP, None, self.seconds, num_workers, self._arena.action_block.tobytes(), NOBODY, 0, NOBODY
+        )
 
     def write_half(self, half: Half) -> None:
         """Write down the step of a half that has just been ordered."""

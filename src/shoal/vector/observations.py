@@ -18,8 +18,8 @@ WriteColumn = Callable[[range, Sequence[Any]], bool]
 LooseValues = list[tuple[int, int, Any]]
 """Values of loose leaves: (environment, number of the leaf, value)."""
 
-
 SMALL = 2048
+"""Observations of so many bytes at most are gathered fastest as bytes; for larger ones the additional copy would cost more."""
 
 
 class ContractViolation(Exception):
@@ -138,7 +138,6 @@ def _fixed_column_writer(leaf: FixedLeaf, array: Array) -> WriteColumn:
     whole = array.reshape((array.shape[0] * shape[0], *shape[1:])) if shape else array
     height = shape[0] if shape else 1
 
-    # Small arrays are gathered fastest as bytes; for large ones the additional copy would cost more than it saves.
     size = dtype.itemsize * int(np.prod(shape))
     as_bytes = array.reshape(-1).view(np.uint8).data if 0 < size <= SMALL else None
 
@@ -150,7 +149,7 @@ def _fixed_column_writer(leaf: FixedLeaf, array: Array) -> WriteColumn:
         if as_bytes is not None:
             try:
                 as_bytes[rows.start * size : rows.stop * size] = b"".join(values)
-            except (BufferError, ValueError):  # an array with gaps
+            except TypeError:  # an array with gaps
                 pass
             else:
                 return True

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import itertools
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -29,6 +30,10 @@ LEAVE_SECONDS = 1.0
 
 Work = Callable[[int], Any]
 """Does something with one environment, given its number among those that are asked; may return something to await."""
+
+
+_Shares = list[tuple["SimpleQueue[Callable[[], None] | None]", list[int]]]
+"""Threads' queues, and the numbers of what is to be done there."""
 
 
 class Result(NamedTuple):
@@ -73,6 +78,8 @@ class Lanes:
         """Where what is to be awaited is awaited."""
         self.wakes_all = False
         """Whether threads are woken together, and not one by the other."""
+        self._shares: dict[range, _Shares] = {}
+        """Who does what when all environments, or those of a part, are asked."""
         self._queues: list[SimpleQueue[Callable[[], None] | None]] = []
         self._threads: list[threading.Thread] = []
         for number in range(num_threads):
@@ -90,11 +97,32 @@ class Lanes:
 
     def run_all(self, places: Sequence[int], work: Work) -> list[Result]:
         """Do this with the environments in these places, each on its thread, and wait for all of them."""
+        results: dict[int, Result] = {}
+
+        def do(number: int) -> None:
+            results[number] = attempt(work, number, self.events)
+
+        self.do_all(places, do)
+        return [results[number] for number in range(len(places))]
+
+    def do_all(self, places: Sequence[int], do: Callable[[int], None]) -> None:
+        """The same with something that returns nothing, and should raise nothing."""
+        if not places:
+            return
+        if not isinstance(places, range):
+            shares = self._divided(places)
+        elif places in self._shares:
+            shares = self._shares[places]
+        else:
+            shares = self._shares[places] = self._divided(places)
+        _Round(do, shares, wakes_all=self.wakes_all).run()
+
+    def _divided(self, places: Sequence[int]) -> _Shares:
+        """The numbers of these places for each thread that has any."""
         shares: dict[int, list[int]] = {}
         for number, place in enumerate(places):
             shares.setdefault(place % len(self._queues), []).append(number)
-        one = _Round(work, shares, [self._queues[lane] for lane in shares], self.events)
-        return one.run(wakes_all=self.wakes_all)
+        return [(self._queues[lane], numbers) for lane, numbers in shares.items()]
 
     def start(self, place: int, work: Callable[[], None]) -> None:
         """Do this on the thread of that environment, and do not wait for it."""
@@ -166,42 +194,36 @@ class EventLoop:
 class _Round:
     """One thing to do for some environments, by several threads."""
 
-    def __init__(
-        self, work: Work, shares: dict[int, list[int]], queues: list[SimpleQueue[Any]], events: EventLoop | None
-    ) -> None:
-        self._work, self._events, self._queues = work, events, queues
-        self._shares = list(shares.values())
-        self._results: dict[int, Result] = {}
-        self._left = len(queues)
-        self._counting, self._is_over = threading.Lock(), threading.Lock()
-        self._jobs: list[Callable[[], None]] = [partial(self._run_share, turn) for turn in range(len(queues))]
-        if contextvars.copy_context():  # not empty: environments may want to know that they are being brought back
-            self._jobs = [partial(contextvars.copy_context().run, job) for job in self._jobs]
+    def __init__(self, do: Callable[[int], None], shares: _Shares, *, wakes_all: bool) -> None:
+        self._do, self._shares, self._is_chain = do, shares, not wakes_all
+        self._error: BaseException | None = None
+        self._finished = itertools.count(1)  # counting is one instruction, in which no other thread can come between
+        self._is_over = threading.Lock()
+        self._context = contextvars.copy_context()  # environments may want to know that they are being brought back
 
-    def run(self, *, wakes_all: bool) -> list[Result]:
+    def run(self) -> None:
         """Begin, and wait for all of them."""
-        self._is_chain = not wakes_all
-        if self._left:
-            self._is_over.acquire()
-            for queue, job in zip(self._queues, self._jobs, strict=True):
-                queue.put(job)
-                if self._is_chain:
-                    break
-            self._is_over.acquire()
-        results = self._results
-        return [results[number] for number in range(len(results))]
+        self._is_over.acquire()
+        for turn in range(1 if self._is_chain else len(self._shares)):
+            self._begin(turn)
+        self._is_over.acquire()
+        if self._error is not None:
+            raise self._error
 
-    def _run_share(self, turn: int) -> None:
+    def _begin(self, turn: int) -> None:
+        job = partial(self._do_share, turn)
+        self._shares[turn][0].put(partial(self._context.copy().run, job) if self._context else job)
+
+    def _do_share(self, turn: int) -> None:
         # Each wakes the next before it begins: woken together, all of them would queue for the interpreter.
-        following = turn + 1
-        if self._is_chain and following < len(self._jobs):
-            self._queues[following].put(self._jobs[following])
-        for number in self._shares[turn]:
-            self._results[number] = attempt(self._work, number, self._events)
-        with self._counting:
-            self._left -= 1
-            is_last = not self._left
-        if is_last:
+        if self._is_chain and turn + 1 < len(self._shares):
+            self._begin(turn + 1)
+        try:
+            for number in self._shares[turn][1]:
+                self._do(number)
+        except BaseException as error:  # a fault of ours, which nobody would ever hear of
+            self._error = error
+        if next(self._finished) == len(self._shares):
             self._is_over.release()
 
 

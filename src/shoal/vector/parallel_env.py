@@ -212,6 +212,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         nbytes = sum(array.nbytes for array in self._arena.observations)
         self._copies_early = self.copy and nbytes >= LARGE and len(self._pool.rows) > 1
         self._early: EarlyCopy | None = None
+        self._on_reply: OnReply | None = None
         self._has_one_leaf = isinstance(layout.observation, FixedLeaf)
         self._half_ways: list[HalfWay] = []
         self._short_way = short_way_of(self._pool, layout, self._actions, hands_out=self._hands_out_as_is and self.copy)
@@ -291,7 +292,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         way = self._short_way
         if way is not None and self._pending is None and self._all_ready and not self._has_sent:
             try:
-                results = way.step(actions)
+                results = way(actions)
             except BaseException as error:
                 self._interrupted_by(error)
                 raise
@@ -338,19 +339,16 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
             self._trial.note_step(num_informed(results[-1]))
         return results
 
-    @property
-    def _on_reply(self) -> OnReply | None:
-        return None if self._early is None else self._early.copy_rows
-
     def _prepare_step(self, name: str, actions: Any) -> dict[int, Steps] | None:
         """Check everything, write the actions, and return what else the workers must be told."""
-        if self._pending is not None or self.closed or self._flights:
+        if self._pending is not None or self.closed or (self._has_sent and self._flights):
             self._check_idle(name)
         if not self._all_ready:
             raise ResetNeeded(self._why_not_ready())
         loose, wide = self._actions.write(actions)
         if self._copies_early:
             self._early = EarlyCopy(self._arena)
+            self._on_reply = self._early.copy_rows
         if not loose and not wide:
             return None
         return {
@@ -368,7 +366,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         if outcome.loose or outcome.failures:
             self._settle(outcome)
         infos = self._merge_infos(outcome.infos, self.num_envs) if outcome.infos else {}
-        early, self._early = self._early, None
+        early, self._early, self._on_reply = self._early, None, None
         observation = self._observations.read(self.copy or self._poisoned is not None, early)
         if self._hands_out_as_is:
             return observation, reward, terminated, truncated, infos
@@ -395,7 +393,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         if self._pending is not None or self.closed or self._trial is not None or not self._all_ready:
             return False
         if not self._half_ways:
-            self._half_ways = self._make_half_ways()
+            self._half_ways, self._has_sent = self._make_half_ways(), True
         return self._half_ways[half].order(actions)
 
     def _finish_half(self, half: int) -> Step | None:
@@ -433,7 +431,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         # What refers to the arena keeps its memory, and a descriptor, alive.
         for name in ("_arena", "_actions", "_observations"):
             self.__dict__.pop(name, None)
-        self._early = self._short_way = None
+        self._early = self._on_reply = self._short_way = None
         self._half_ways = []
 
     def __enter__(self) -> ParallelEnv:

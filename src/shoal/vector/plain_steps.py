@@ -1,97 +1,194 @@
-"""The inside of a step where nothing happens: a few environments are called, and what they return is written down.
+"""The inside of a step where nothing happens: environments are called, and what they return is written down.
 
 Most steps are like that: every environment returns what it should, none of them ends its episode, none has anything to tell.
-Then all is done here, in one long function, because around cheap steps every call would be seen. Results of which one is not
-plain are handed back as they are, to be taken in with all that can be true of them.
+Then all is done here, in one long function whose names are all its own, because around cheap steps every call and every
+look at an attribute would be seen. As soon as one of them is not plain the others are called in the ordinary way, and all
+results are handed back, to be taken in with all that can be true of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from shoal.vector.batch_slice import BatchSlice
 from shoal.vector.failures import Failure
-from shoal.vector.layout import Arena, FixedLeaf, Layout, Rows, as_slice
-from shoal.vector.slices import FEW, NUMBERS, LoopSlice
+from shoal.vector.layout import Arena, Array, FixedLeaf, Layout, Rows, as_slice
+from shoal.vector.observations import SMALL
+from shoal.vector.slices import NUMBERS, LoopSlice
 
 ndarray, NP_FALSE = np.ndarray, np.False_  # there is only one
 
-
-class PlainSteps:
-    """Steps some environments of a slice."""
-
-    def __init__(self, its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: FixedLeaf) -> None:
-        self._slice, self._rows, self._are_all = its, rows, rows is its.rows
-        self._places = [row - its.rows.start for row in rows]
-        self._numbers = [row + 1 for row in rows]
-        self._observations, self._dtype, self._shape = arena.observations[0][index], leaf.dtype, leaf.shape
-        # Memory views take single numbers faster than arrays do.
-        self._rewards = arena.reward[index].data
-        self._flags = [array.view(np.uint8)[index].data for array in (arena.terminated, arena.truncated)]
-        self._no_flags = bytes(len(rows))
-
-    def step(self, actions: list[Any], failures: list[Failure]) -> list[Any] | None:
-        """Step them; ``None`` if everything is in the arena, else what they returned, which is still to be taken in.
-
-        ``None`` in what they returned stands for one that raised, which is put on ``failures``.
-        """
-        its = self._slice
-        envs, progress = its.envs, its.progress
-        if self._are_all:
-            its.rounds += 1
-        else:
-            envs = [envs[place] for place in self._places]
-            for place in self._places:
-                its.steps[place] += 1
-        results: list[Any] = []
-        append = results.append
-        try:
-            for number, env, action in zip(self._numbers, envs, actions, strict=False):
-                progress[0] = number
-                append(env.step(action))
-        except its.caught as error:
-            its.go_on_after(error, self._rows, results, actions, failures)
-        progress[0] = 0
-
-        observations, rewards, dtype, shape = self._observations, self._rewards, self._dtype, self._shape
-        for place, result in enumerate(results):
-            if type(result) is not tuple or len(result) != 5:
-                return results
-            observation, reward, terminated, truncated, info = result
-            if (
-                type(observation) is not ndarray
-                or observation.dtype is not dtype
-                or observation.shape != shape
-                or (type(reward) is not float and type(reward) not in NUMBERS)
-                or (terminated is not False and terminated is not NP_FALSE)
-                or (truncated is not False and truncated is not NP_FALSE)
-                or type(info) is not dict
-                or info
-            ):
-                return results
-            observations[place] = observation
-            try:
-                rewards[place] = reward
-            except ValueError:  # a whole number that is too large
-                return results
-        terminateds, truncateds = self._flags
-        terminateds[:] = truncateds[:] = self._no_flags
-        return None
+PlainSteps = Callable[[list[Any], list[Failure], Array | None], list[Any] | None]
+"""Takes an action for each environment, a list for failures, and an array for the observations if they are not to be written
+into the arena. Returns ``None`` if everything is written down, else what environments returned, which is still to be taken in;
+``None`` therein stands for one that raised, which is on the list of failures."""
 
 
 def plain_steps_of(its: LoopSlice | BatchSlice, rows: Rows, arena: Arena, layout: Layout) -> PlainSteps | None:
-    """For these environments, where their results are of the kind that can be plain."""
+    """What steps these environments, where their results are of the kind that can be plain."""
     leaf, index = layout.observation, as_slice(rows)
     if (
         isinstance(its, BatchSlice)
-        or its.overlaps
-        or not 0 < len(rows) <= FEW
+        or (its.overlaps and its.only_lanes is None)
         or index is None
         or arena.num_slots > 1
         or not isinstance(leaf, FixedLeaf)
         or not leaf.shape
     ):
         return None
-    return PlainSteps(its, rows, index, arena, leaf)
+    return (_overlapping_steps if its.overlaps else _plain_steps)(its, rows, index, arena, leaf)
+
+
+def _plain_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: FixedLeaf) -> PlainSteps:
+    dtype, shape = leaf.dtype, leaf.shape
+    places = None if rows is its.rows else [row - its.rows.start for row in rows]
+    all_observations = arena.observations[0][index]
+    # Small observations that lie side by side are put together as bytes, which is quicker than one after the other.
+    is_small = all_observations[0].nbytes <= SMALL and all_observations.flags.c_contiguous
+    as_bytes = all_observations.reshape(-1).view(np.uint8).data if is_small else None
+    # Memory views take numbers faster than arrays do.
+    rewards: Any = arena.reward.data
+    progress = its.progress
+    terminateds, truncateds = (flags.view(np.uint8)[index].data for flags in (arena.terminated, arena.truncated))
+    no_flags = bytes(len(rows))
+
+    def step(actions: list[Any], failures: list[Failure], target: Array | None) -> list[Any] | None:
+        if places is None:
+            envs = its.envs
+            its.rounds += 1
+        else:
+            envs = [its.envs[place] for place in places]
+            for place in places:
+                its.steps[place] += 1
+        observations: list[Any] = []
+        see, is_plain = observations.append, True
+        try:
+            for row, env, action in zip(rows, envs, actions, strict=False):
+                progress[0] = row + 1
+                result: Any = env.step(action)
+                try:
+                    observation, reward, terminated, truncated, info = result
+                except (TypeError, ValueError):
+                    is_plain = False
+                    break
+                if (
+                    (terminated is False or terminated is NP_FALSE)
+                    and (truncated is False or truncated is NP_FALSE)
+                    and type(info) is dict
+                    and not info
+                    and (type(reward) is float or type(reward) in NUMBERS)
+                    and type(observation) is ndarray
+                    and (observation.dtype is dtype or observation.dtype == dtype)  # which is slower
+                    and observation.shape == shape
+                ):
+                    try:
+                        rewards[row] = reward
+                        see(observation)
+                        continue
+                    except ValueError:  # a whole number that is too large
+                        pass
+                # What was taken apart is put together again: it may have been an iterator.
+                result, is_plain = (observation, reward, terminated, truncated, info), False
+                break
+        except its.caught as error:
+            results = put_together(observations)
+            its.go_on_after(error, rows, results, actions, failures)
+            return results
+        if not is_plain:
+            results = [*put_together(observations), result]
+            its.go_on_with(rows, results, actions, failures)
+            return results
+        progress[0] = 0
+        terminateds[:] = truncateds[:] = no_flags
+        if target is None:
+            if as_bytes is not None:
+                try:
+                    as_bytes[:] = b"".join(observations)
+                except TypeError:  # an array with gaps
+                    pass
+                else:
+                    return None
+            target = all_observations
+        else:
+            its.unwritten = observations
+        for place, observation in enumerate(observations):
+            target[place] = observation
+        return None
+
+    def put_together(observations: list[Any]) -> list[Any]:
+        """What those who were plain have returned."""
+        return [
+            (observation, rewards[row], False, False, {}) for row, observation in zip(rows, observations, strict=False)
+        ]
+
+    return step
+
+
+def _overlapping_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: FixedLeaf) -> PlainSteps:
+    """The same for environments that wait, each on a thread of its own, where each is looked at while others wait.
+
+    Observations are written when all are there: if the process ends before that, what was last seen is still known.
+    """
+    dtype, shape, lanes = leaf.dtype, leaf.shape, its.only_lanes
+    assert lanes is not None
+    places = range(rows[0] - its.rows.start, rows[-1] + 1 - its.rows.start, index.step)
+    all_observations, rewards = arena.observations[0][index], arena.reward[index].data
+    terminateds, truncateds = (flags.view(np.uint8)[index].data for flags in (arena.terminated, arena.truncated))
+    no_flags = bytes(len(rows))
+
+    def step(actions: list[Any], failures: list[Failure], target: Array | None) -> list[Any] | None:
+        assert target is None, "only environments in the caller's own process write elsewhere"
+        envs = [its.envs[place] for place in places]
+        if rows is its.rows:
+            its.rounds += 1
+        else:
+            for place in places:
+                its.steps[place] += 1
+        observations: list[Any] = [None] * len(rows)
+        others: dict[int, Any] = {}  # results that are not plain
+
+        def do(number: int) -> None:
+            try:
+                result: Any = envs[number].step(actions[number])
+            except BaseException as error:
+                its.note_failure(error, rows[number], actions[number], failures)
+                result = None
+            if type(result) is tuple and len(result) == 5:  # nothing else is taken apart: there is time enough
+                observation, reward, terminated, truncated, info = result
+                if (
+                    (terminated is False or terminated is NP_FALSE)
+                    and (truncated is False or truncated is NP_FALSE)
+                    and type(info) is dict
+                    and not info
+                    and type(reward) in NUMBERS
+                    and type(observation) is ndarray
+                    and observation.dtype == dtype
+                    and observation.shape == shape
+                ):
+                    try:
+                        rewards[number] = reward
+                        observations[number] = observation
+                        return
+                    except ValueError:  # a whole number that is too large
+                        pass
+            others[number] = result
+
+        # Of several that are at work at the same time, nobody can say which one ends the process.
+        its.progress[0] = rows[0] + 1 if len(rows) == 1 else 0
+        lanes.do_all(places, do)
+        its.progress[0] = 0
+        failures.sort(key=lambda failure: failure.env_index)  # not in the order in which threads happened to run
+        if others:
+            return [
+                others[number] if number in others else (observation, rewards[number], False, False, {})
+                for number, observation in enumerate(observations)
+            ]
+        terminateds[:] = truncateds[:] = no_flags
+        for number, observation in enumerate(observations):
+            all_observations[number] = observation
+        return None
+
+    return step

@@ -217,11 +217,11 @@ class Pool:
         """Begin and finish the ordinary step, without the detour over what else could happen."""
         self._check_usable()
         self._advance(Op.STEP)
-        command = Command(self._sequence, Op.STEP)
+        sequence, backend = self._sequence, self.backend
         # Noted before anybody is asked: whatever happens from here on, it is a step that was begun.
         self._op, self._waiting, self._outcomes = Op.STEP, set(self._workers), {}
-        self.backend.order_step([(worker, command) for worker in self._workers])
-        if not self.backend.finish_step(command.sequence):
+        backend.order_step(sequence)
+        if not backend.finish_step(sequence):
             return self.finish()
         self._waiting.clear()
         return NOTHING

@@ -12,7 +12,7 @@ from shoal.vector.wards import Phase, Ward
 
 Ask = Callable[[int, Ward, Op, Any], None]
 
-REHEARSAL_SECONDS = 60.0  # after which it is given up
+REHEARSAL_SECONDS = 600.0  # after which it is given up; it has little of the processors while others are at work
 
 
 class Rehearser:

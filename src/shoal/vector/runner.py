@@ -88,6 +88,7 @@ class Runner:
         payload = command.payload
         if self._twins:
             self._twins = {}  # what they know is out of date after this
+        self.slice.write_unwritten()
         self.slice.sequence = command.sequence
         if self._has_slots and command.op in (Op.STEP, Op.RESET):
             self._writer = self.slice.writer = self._writers[command.sequence % len(self._writers)]
@@ -113,21 +114,23 @@ class Runner:
             case Op.ATTACH | Op.STEP_EACH | Op.RESET_EACH:
                 raise AssertionError("a backend has the arena, and takes these commands apart")
         if self._takes_digests and command.op in (Op.STEP, Op.RESET):
-            self._take_digests(command, outcome)
+            self._take_digests(command.rows(self.rows), outcome)
         return outcome
 
     def step_share(self, half: int, sequence: int) -> Outcome:
         """As :meth:`execute`, for a step of all environments or of a half, as they are asked for again and again."""
-        share, its = self.share(half), self.slice
+        share, its, self._twins = self.share(half), self.slice, {}
         if share.plain is None or its.due or its.clock is not None:
             return self.execute(Command(sequence, Op.STEP, share.steps))
         its.sequence = sequence
         failures: list[Failure] = []
-        results = share.plain.step([*share.actions.copy()], failures)  # environments may keep what they are given
-        if results is None:
-            return NOTHING
-        outcome = Outcome([], [], failures, [])
-        self.take_steps(share.rows, results, outcome)
+        results = share.plain([*share.actions.copy()], failures, None)  # environments may keep what they are given
+        outcome = NOTHING
+        if results is not None:
+            outcome = Outcome([], [], failures, [])
+            self.take_steps(share.rows, results, outcome)
+        if self._takes_digests:
+            self._take_digests(share.rows, outcome)
         return outcome
 
     def start_alone(self, row: int, command: Command, report: Callable[[Outcome], None]) -> None:
@@ -152,13 +155,7 @@ class Runner:
         twin.attach(self._attachment, self._arena)
         return twin
 
-    def _take_digests(self, command: Command, outcome: Outcome) -> None:
-        payload: Any = command.payload
-        rows: Rows = self.rows
-        if command.op is Op.RESET:
-            rows = [reset.env_index for reset in payload]
-        elif payload is not None:
-            rows = payload.rows
+    def _take_digests(self, rows: Rows, outcome: Outcome) -> None:
         digests = self._arena.digests
         digests[as_index(rows)] = self._digester.digest(self._writer.results, rows)
         if outcome.loose:
@@ -267,7 +264,7 @@ class Runner:
 
     def _make_share(self, rows: Rows, steps: Steps | None, layout: Layout) -> Share:
         index = as_slice(rows)
-        if index is None or self._takes_digests or not isinstance(layout.action, FixedLeaf):
+        if index is None or not isinstance(layout.action, FixedLeaf):
             return Share(rows, rows if index is None else index, steps, None, NO_ACTIONS)
         plain = plain_steps_of(self.slice, rows, self._arena, layout)
         return Share(rows, index, steps, plain, self._arena.actions[0][index])

@@ -11,6 +11,7 @@ import copy
 import inspect
 import logging
 from collections.abc import Iterable, Mapping, MutableSet, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -35,6 +36,7 @@ Progress = Any
 
 FEW = 12  # up to so many environments, taking results one by one is quicker
 NUMBERS = frozenset((float, int, np.float64, np.float32))
+TAKEN_TOGETHER = frozenset((tuple, list))  # and not what can be taken apart only once
 NOT_CALLABLE = frozenset(("reset", "step", "close"))
 
 
@@ -81,6 +83,16 @@ class LoopSlice:
         """Runs while environments are at work, when somebody wants to know."""
         self.due: MutableSet[int] = set()
         """NEXT_STEP: environments whose next step is a reset."""
+        self.unwritten: list[Any] | None = None
+        """The last observations of all environments, where the caller has them and the arena has not."""
+
+    def write_unwritten(self) -> None:
+        """Write observations into the arena that only the caller has, before environments are asked for something."""
+        if self.unwritten is not None:
+            observations, self.unwritten = self.unwritten, None
+            for row, observation in zip(self.rows, observations, strict=True):
+                with suppress(ContractViolation):  # it was right when it was returned; it is the environment's, still
+                    self.writer.write(row, observation)
 
     def construct(self, env_fns: Iterable[EnvFn], entropy: int | None, outcome: Outcome) -> None:
         """Make the environments and report what they are like; stop at the first that fails.
@@ -134,6 +146,11 @@ class LoopSlice:
     def overlaps(self) -> bool:
         """Whether several environments are at work at the same time."""
         return self._overlap is not None
+
+    @property
+    def only_lanes(self) -> Lanes | None:
+        """The threads on which those are at work that are so at the same time, if none of them is a coroutine."""
+        return self._lanes if self._overlap is self._lanes and self._events is None else None
 
     def _call_all(self, rows: Rows, work: Work, *, until_error: bool = False) -> list[Result]:
         """Do something with each of these environments; perhaps not with those after one that raised."""
@@ -194,7 +211,7 @@ class LoopSlice:
 
     def take_steps(self, rows: Rows, results: list[Any], outcome: Outcome) -> list[Finished]:
         """Take in what :meth:`call_steps` gave. Whose episode ended is returned."""
-        if len(rows) > FEW and isinstance(rows, range) and None not in results:
+        if len(rows) > FEW and isinstance(rows, range) and set(map(type, results)) <= TAKEN_TOGETHER:
             finished = self._take_together(rows, results, outcome)
             if finished is not None:
                 return finished
@@ -221,8 +238,12 @@ class LoopSlice:
     ) -> None:
         """One of these raised in a step that somebody else began: report it, and step those after it."""
         failed = len(results)
-        failures.append(self._failure(error, rows[failed], "step", actions[failed]))
+        self.note_failure(error, rows[failed], actions[failed], failures)
         results.append(None)
+        self.go_on_with(rows, results, actions, failures)
+
+    def go_on_with(self, rows: Rows, results: list[Any], actions: list[Any], failures: list[Failure]) -> None:
+        """Step those of these that have no result yet."""
         left = rows[len(results) :]
         envs = [self.envs[row - self.rows.start] for row in left]
         results += self._call_in_turn(left, envs, actions[len(results) :], failures)
@@ -274,8 +295,12 @@ class LoopSlice:
         """What steps returned; ``None`` for those that raised, which are reported."""
         for row, action, (_, error) in zip(rows, actions, results, strict=True):
             if error is not None:
-                failures.append(self._failure(error, row, "step", action))
+                self.note_failure(error, row, action, failures)
         return [value for value, _ in results]
+
+    def note_failure(self, error: BaseException, row: int, action: Any, failures: list[Failure]) -> None:
+        """Somebody who was stepped by others has raised."""
+        failures.append(self._failure(error, row, "step", action))
 
     def _take_together(self, rows: range, results: list[Any], outcome: Outcome) -> list[Finished] | None:
         """Take in many results at once; ``None`` unless all of them are as they should be.

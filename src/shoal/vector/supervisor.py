@@ -56,10 +56,8 @@ from shoal.vector.messages import (
 )
 from shoal.vector.one_by_one import OneByOne
 from shoal.vector.post_mortem import describe_death, last_words_of, whereabouts_of
-from shoal.vector.rehearsing import Rehearser
-from shoal.vector.retiring import Retirement
-from shoal.vector.shortening import Shortener, Way
 from shoal.vector.starts import Fault, Lost, Past, Start
+from shoal.vector.upkeep import Upkeep
 from shoal.vector.wards import Phase, Stats, Ward, fault_info
 
 logger = logging.getLogger(__name__)
@@ -69,13 +67,7 @@ OWN = 2**62  # sequence numbers from here on are the supervisor's own
 ALLOWANCE = 8
 STRIKES = 3  # deaths in the same step of the same environment after which it is given up
 PAUSES = (0.0, 0.0, 0.05, 0.05, 0.1, 0.1, 0.2, 0.2)  # seconds before the first, second, ... replacement in a row
-MAINTENANCE = 32  # commands between two looks at what can be dropped
-LARGEST = 2**30  # bytes of journal after which nothing more is written down
-SPARE_SECONDS = 2.0  # how long a pool lives before it gets a spare worker
-GRACE_SECONDS = 1.0  # for a worker that is to leave
-REST_SECONDS = 0.1  # for how long a worker that is always busy is waited for, to look at what can be dropped
-REST_SHARE = 0.02  # of the time that may take
-REST_PAUSE = 1.0  # seconds between two times, where nothing is urgent: what overlapped does not for a moment
+MAINTENANCE = 32  # commands between two times at which everything is seen to
 ABSENCE_SECONDS = 0.5  # longer than this, a wait did not end in time because nobody was there to end it
 
 
@@ -94,13 +86,9 @@ class Supervisor:
         self._lateness = Lateness(care.deadlines, self._wards, self._clock)
         self._watches = bool(self._lateness)
         self.journal = Journal(self._rows) if care.is_journaled else None
-        self._has_forgotten = False
-        """Whether the journal has become too long to be kept, so that nothing can be replayed any more."""
         if self.journal is not None:
-            self._shortener = Shortener(self.journal, list(recipes), self._captured)
-            self._rehearser = Rehearser(self._shortener, lambda: self._backend, self._ask)
+            self.upkeep = Upkeep(self, self.journal, recipes, care, self._wards)
             self._one_by_one = OneByOne(self.journal)
-            self._retirement = Retirement(care, self._wards, self.journal, lambda: self._backend)
         self._own_sequence = OWN
         self._attach_sequence = 0
         self._unattached: set[int] = set()
@@ -110,12 +98,9 @@ class Supervisor:
         """Whether an answer is only an answer: nobody has died, nobody is limited, nobody is late."""
         self._kept: list[Event] = []
         """What happened while something else was waited for."""
-        self._is_limited = care.max_worker_memory is not None or care.max_worker_episodes is not None
+        self._is_limited = self.journal is not None and self.upkeep.is_limited
         self._commands_until_maintenance = MAINTENANCE if not self._is_limited else 1
-        self._began = self._clock()
         self._busy_since: float | None = None
-        self._no_waiting_until = [self._began] * len(recipes)
-        """When a worker may next be waited for, only because it is to have nothing to do for a moment."""
         self._attachment: Attachment
         self._arena: Arena | None = None
         self.stats = Stats()
@@ -140,9 +125,7 @@ class Supervisor:
         arena = self._backend.attach(attachment, sequence)
         if self.journal is not None:
             self.journal.attach(attachment, arena)
-            self._shortener.arena = arena
-            self._rehearser.attachment = attachment
-            self._retirement.arena = arena
+            self.upkeep.attach(attachment, arena)
             self._last_seen = LastSeen(self.journal, attachment)
         self._arena = arena
         return arena
@@ -195,13 +178,13 @@ class Supervisor:
             and (self.journal is None or self._commands_until_maintenance > 1)
         )
 
-    def order_step(self, commands: Sequence[Addressed]) -> None:
+    def order_step(self, sequence: int) -> None:
         """As ``post``, for the ordinary step of all environments."""
         self._busy_since = self._clock()
-        self._backend.order_step(commands)
+        self._backend.order_step(sequence)
         if self.journal is not None:
             self._commands_until_maintenance -= 1
-            self.journal.write(commands)
+            self.journal.write_step(sequence, self.num_workers)
 
     def finish_step(self, sequence: int) -> bool:
         """As of the backend: as if ``poll`` had brought everybody's answer."""
@@ -253,7 +236,7 @@ class Supervisor:
     def close(self, grace: float) -> list[str]:
         """As of the backend."""
         # What refers to the arena keeps its memory, and a descriptor, alive.
-        for name in ("_shortener", "_rehearser", "_one_by_one", "_retirement", "_last_seen"):
+        for name in ("upkeep", "_one_by_one", "_last_seen"):
             self.__dict__.pop(name, None)
         self.journal = self._arena = None
         return self._backend.close(grace)
@@ -314,7 +297,7 @@ class Supervisor:
             ward.deaths.clear()
             ward.strikes.clear()
         if self._is_limited and self._arena is not None:
-            self._retirement.count_episodes(worker, self._rows[worker])
+            self.upkeep.retirement.count_episodes(worker, self._rows[worker])
         self._note_simplicity()
 
     def _note_simplicity(self) -> None:
@@ -348,7 +331,7 @@ class Supervisor:
                 ward.strikes.pop((sequence, row), None)
             ward.asked_at = now
             if self._is_limited:
-                self._retirement.count_episodes(worker, range(row, row + 1))
+                self.upkeep.retirement.count_episodes(worker, range(row, row + 1))
             if self.journal is not None and outcome.loose:
                 self._last_seen.note(outcome)
             if self.journal is not None and (worker, sequence) in self._one_by_one:
@@ -393,7 +376,7 @@ class Supervisor:
     def _mourn(self, death: Death, events: list[Event]) -> None:
         worker = death.worker
         if worker >= self.num_workers:
-            self._rehearser.conclude(None)
+            self.upkeep.rehearser.conclude(None)
             return
         if not self._can_restore():
             events.append(death)
@@ -430,11 +413,13 @@ class Supervisor:
     def _given_up(self, worker: int, row: int | None, fault: Fault, is_late: bool, report: str) -> Sequence[int]:
         """Count a death; decide who cannot be brought back, or raise if that is not allowed."""
         ward, may_lose = self._wards[worker], self._care.on_fault == "truncate"
-        if self._has_forgotten and not may_lose:
+        if self.upkeep.has_forgotten and not may_lose:
             raise WorkerCrashLoop(
                 f"{report}\n  Its environments cannot be brought back: their history had become too long to be kept."
             )
-        if (self._has_forgotten or not self._care.is_replayable) and len(ward.deaths) <= ALLOWANCE + self.num_workers:
+        if (self.upkeep.has_forgotten or not self._care.is_replayable) and len(
+            ward.deaths
+        ) <= ALLOWANCE + self.num_workers:
             self._lose(worker, self._rows[worker], fault)
             return self._rows[worker]
         step = self._pending_step(worker, row) if ward.phase is Phase.WELL else None
@@ -509,7 +494,7 @@ class Supervisor:
         if ward.phase is Phase.WELL:
             self._num_unwell += 1
         ward.phase, ward.under_way = Phase.MAKING, 0
-        self._ask(worker, ward, Op.CONSTRUCT)
+        self.ask(worker, ward, Op.CONSTRUCT)
 
     def _recipes_at_home(self, worker: int, reason: CannotStart) -> Backend:
         """A backend that does this worker's work in the caller's process, because no other can be had."""
@@ -528,7 +513,8 @@ class Supervisor:
         backend.adopt(worker)
         return backend
 
-    def _ask(self, worker: int, ward: Ward, op: Op, payload: Any = None) -> None:
+    def ask(self, worker: int, ward: Ward, op: Op, payload: Any = None) -> None:
+        """Ask a worker something of our own; :meth:`_go_on` gets the answer."""
         self._own_sequence += 1
         ward.awaits = self._own_sequence
         if self._watches:
@@ -538,26 +524,26 @@ class Supervisor:
     def _go_on(self, reply: Reply) -> None:
         """A replacement, or a spare worker, has finished a phase: begin the next."""
         worker, sequence, outcome = reply
-        ward = self._wards[worker] if worker < self.num_workers else self._rehearser.ward
+        ward = self._wards[worker] if worker < self.num_workers else self.upkeep.rehearser.ward
         if sequence != ward.awaits or ward.phase is Phase.WELL:
             return
         if worker >= self.num_workers:
-            self._rehearser.go_on(outcome)
+            self.upkeep.rehearser.go_on(outcome)
         elif ward.phase is Phase.MAKING:
             if outcome.failures:
                 raise WorkerCrashLoop(
                     f"the replacement of worker {worker} could not make its environments again:\n"
                     + as_error(outcome.failures[0], "").message
                 )
-            self._retirement.weigh_when_new(worker)
+            self.upkeep.retirement.weigh_when_new(worker)
             ward.phase = Phase.ATTACHING
-            self._ask(worker, ward, Op.ATTACH, self._attachment)
+            self.ask(worker, ward, Op.ATTACH, self._attachment)
         elif ward.phase is Phase.ATTACHING:
             assert self.journal is not None
             ward.phase = Phase.REPLAYING
             replay = self.journal.replay(worker)
             self.stats.replayed_steps += sum(len(one.rows) for one in replay.redo if one.op in (Op.STEP, Op.RESET))
-            self._ask(worker, ward, Op.RESTORE, replay)
+            self.ask(worker, ward, Op.RESTORE, replay)
         elif outcome.values:
             self._diverged(worker, ward, dict(outcome.values))
         else:
@@ -578,7 +564,7 @@ class Supervisor:
             fault = Fault(kind="diverged", signal=None, exit_code=None, message=message.replace(where, place))
             self._lose(worker, [row], fault)
         logger.warning("%s\n  The episodes of environments %s end here.", message, sorted(differing))
-        self._ask(worker, ward, Op.RESTORE, Replay([], {row: self.journal.starts[row] for row in differing}))
+        self.ask(worker, ward, Op.RESTORE, Replay([], {row: self.journal.starts[row] for row in differing}))
 
     def _resume(self, worker: int, ward: Ward) -> None:
         """Ask again what had not been answered."""
@@ -603,14 +589,6 @@ class Supervisor:
 
     # -- branching ---------------------------------------------------------------------------------------------------
 
-    def why_not_restorable(self) -> str:
-        """Why nothing can be brought back; empty if it can be."""
-        if self._has_forgotten:
-            return "the history of the environments had become too long to be kept"
-        if not self._care.is_replayable:
-            return "the environments were made with replayable=False"
-        return ""
-
     def past_of(self, row: int) -> Past:
         """How an environment that has nothing to do got to where it is now."""
         assert self.journal is not None
@@ -629,97 +607,55 @@ class Supervisor:
             ward = self._wards[worker]
             its = {row: start for row, start in starts.items() if self._worker_of[row] == worker}
             if ward.phase is Phase.WELL:
-                check_followed(self._asked(worker, Op.RESTORE, Replay([], its)))
+                check_followed(self.asked(worker, Op.RESTORE, Replay([], its)))
         self._settle()
 
     def _settle(self) -> None:
         """Wait until nobody is being replaced."""
         while self._num_unwell:
-            self._kept.extend(self._take_in(self._backend.poll(self._lateness.patience(None))))
+            self.let_happen(self._lateness.patience(None))
 
-    # -- keeping the journal short -----------------------------------------------------------------------------------
+    # -- upkeep ------------------------------------------------------------------------------------------------------
+
+    @property
+    def backend(self) -> Backend:
+        """The one that is watched. Which one it is may change."""
+        return self._backend
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nobody is being replaced."""
+        return not self._num_unwell
 
     def _maintain(self) -> None:
-        """From time to time: drop what is no longer needed, and have a spare worker ready."""
-        assert self.journal is not None
+        """Let everything be seen to that is seen to from time to time."""
         self._commands_until_maintenance = MAINTENANCE if not self._is_limited else 1
-        if not self._care.is_replayable or self._has_forgotten:
-            self.journal.keep_last()
-        elif self._clock() - self._began > SPARE_SECONDS:
-            self._backend.start_spare()
-        self._rehearser.give_up_if_stuck()
-        if self._num_unwell or self._has_forgotten:
-            return
-        if self._busy_since is not None:  # perhaps somebody always is
+        self.upkeep.see_to_everything()
+
+    def count_time(self) -> None:
+        """Count the time until now in which workers have been at work: perhaps somebody always is."""
+        if self._busy_since is not None:
             self._note_rest()
             self._busy_since = self._clock()
-        if self._is_limited:
-            self._retire_where_due()
-        for worker in range(self.num_workers if self._care.is_replayable else 0):
-            if (
-                not self._rehearser.is_busy
-                and self._shortener.is_due(worker)
-                and self._comes_to_rest(worker, REST_PAUSE)
-            ):
-                rehearsal = self._shortener.look_at(worker)
-                if rehearsal is not None:
-                    self._rehearser.begin(rehearsal)
-        if self.journal.rounds.nbytes > LARGEST:
-            self._forget()
 
-    def _comes_to_rest(self, worker: int, pause: float = 0.0) -> bool:
-        """Whether a worker has nothing to do now, or soon: where steps overlap it may never, unless it is waited for."""
-        assert self.journal is not None
-        ward, began = self._wards[worker], self._clock()
-        if began >= self._no_waiting_until[worker] + pause and self.journal.is_pending(worker):
-            while ward.phase is Phase.WELL and self.journal.is_pending(worker):
-                left = began + REST_SECONDS - self._clock()
-                if left <= 0:
-                    break
-                self._kept.extend(self._take_in(self._backend.poll(left)))
-            now = self._clock()
-            self._no_waiting_until[worker] = now + (now - began) * self.num_workers / REST_SHARE
-        return ward.phase is Phase.WELL and not self.journal.is_pending(worker)
+    def let_happen(self, seconds: float | None) -> None:
+        """Wait until something happens, for so long at most, and keep for the caller what it has to know of it."""
+        self._kept.extend(self._take_in(self._backend.poll(seconds)))
 
-    def _forget(self) -> None:
-        assert self.journal is not None
-        logger.warning(
-            "the history of the environments has become too long to be kept (%s MB): they cannot be restored any more "
-            "if a worker dies. Their resets could not be repeated alone, and their state could not be captured; "
-            "shoal.testing.check_restorable says why.",
-            self.journal.rounds.nbytes // 2**20,
-        )
-        self._has_forgotten = True
-        self.journal.keep_last()
-
-    def _retire_where_due(self) -> None:
-        """Replace workers that have become too large or too old, before anything happens to them."""
-        for worker, reason in self._retirement.due(self._comes_to_rest):
-            logger.info("worker %d is replaced: %s", worker, reason)
-            self._retire(worker, self._wards[worker])
-
-    def _retire(self, worker: int, ward: Ward) -> None:
-        """Let an idle worker close its environments and end; its replacement goes on where it was."""
-        self.stats.planned_restarts += 1
-        ward.is_leaving, ward.died_at, ward.episodes = True, self._clock(), 0
-        end = self._clock() + GRACE_SECONDS
-        self._own_sequence += 1
-        self._backend.post([(worker, Command(self._own_sequence, Op.CLOSE))])
-        while ward.phase is Phase.WELL:
-            left = end - self._clock()
-            if left <= 0:
-                self._backend.kill(worker)
-            self._kept.extend(self._take_in(self._backend.poll(max(left, 0.1))))
-
-    def _captured(self, worker: int) -> bytes | str | None:
+    def captured(self, worker: int) -> bytes | str | None:
         """The state of an idle worker's environments, or why there is none; ``None`` if the worker died."""
-        outcome = self._asked(worker, Op.CAPTURE)
+        outcome = self.asked(worker, Op.CAPTURE)
         return None if outcome is None else outcome.values[0][1]
 
-    def _asked(self, worker: int, op: Op, payload: Any = None) -> Outcome | None:
+    def dismiss(self, worker: int) -> None:
+        """Ask a worker to leave."""
+        self._own_sequence += 1
+        self._backend.post([(worker, Command(self._own_sequence, Op.CLOSE))])
+
+    def asked(self, worker: int, op: Op, payload: Any = None) -> Outcome | None:
         """Ask an idle worker something, and wait for the answer; ``None`` if it died, and is being replaced."""
         ward = self._wards[worker]
-        self._ask(worker, ward, op, payload)
+        self.ask(worker, ward, op, payload)
         asked = ward.awaits
         while True:
             came = self._backend.poll(self._lateness.patience(None))
@@ -733,24 +669,6 @@ class Supervisor:
                 return None
             if not came and self._watches:
                 self._judge_late()
-
-    def rehearse_now(self, worker: int, way: Way) -> str | None:
-        """Try out a way to bring a worker's environments back: what differs, or nothing; ``None`` if that cannot be tried."""
-        known = self._shortener.known(worker, way)
-        if known is not None:
-            return known
-        self._rehearser.drop()
-        rehearsal = self._shortener.propose(worker, way)
-        if rehearsal is None:
-            return None
-        self._rehearser.begin(rehearsal)
-        while self._rehearser.is_busy:
-            self._kept.extend(self._take_in(self._backend.poll(1.0)))
-        return self._rehearser.verdict
-
-    def try_capture(self, worker: int) -> str:
-        """Note where a worker's environments are, to rehearse it later; returns why they cannot be captured, or nothing."""
-        return self._shortener.try_capture(worker)
 
 
 def _except(rows: Sequence[int]) -> str:

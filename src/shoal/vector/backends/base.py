@@ -36,7 +36,7 @@ class RealTime:
     sleep = staticmethod(time.sleep)
     steps_at_once = False
 
-    def order_step(self, commands: Sequence[Addressed]) -> None:
+    def order_step(self, sequence: int) -> None:
         """Only asked of who steps at once."""
         raise NotImplementedError
 
@@ -113,8 +113,8 @@ class Backend(Protocol):
     def steps_at_once(self) -> bool:
         """Whether the ordinary step of all environments has a shorter way now than ``post`` and ``poll``."""
 
-    def order_step(self, commands: Sequence[Addressed]) -> None:
-        """As ``post``, on that way."""
+    def order_step(self, sequence: int) -> None:
+        """As ``post``, on that way, for a command with this number."""
 
     def finish_step(self, sequence: int) -> bool:
         """Wait a moment; returns whether all have finished that step, with nothing more to tell. If not, ``poll`` tells."""

@@ -101,11 +101,6 @@ class Channel:
         self._outbox.extend([memoryview(header + pickled), *(memoryview(bytes(part)) for part in raw)])
         return self.flush()
 
-    @property
-    def has_unsent(self) -> bool:
-        """Whether something waits for room in the socket."""
-        return bool(self._outbox)
-
     def flush(self) -> bool:
         """Send what is in the outbox, as far as the socket takes it; returns whether it is empty now."""
         while self._outbox:

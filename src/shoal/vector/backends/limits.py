@@ -14,6 +14,7 @@ from shoal.vector.errors import ConfigurationError
 PER_WORKER = 4  # its socket, the other end while it starts, the process itself, and its last words
 OOM_SCORE = 500  # in thousandths of all memory
 FOR_ALL = 20  # a spare worker, the epoll, shared memory, and what starting a process takes for a moment
+NICENESS = 10  # a tenth of what others get who want the same processor
 
 
 def make_room_for(num_workers: int) -> None:
@@ -140,6 +141,14 @@ def wake_promptly() -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(29, 1, 0, 0, 0)  # PR_SET_TIMERSLACK, to a nanosecond
+
+
+def let_others_go_first(pid: int) -> None:
+    """Let a process have only what little of the processors others leave. It cannot be undone without special rights."""
+    try:
+        os.setpriority(os.PRIO_PROCESS, pid, min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS))
+    except (OSError, AttributeError):
+        pass  # not on this system, or it has just ended
 
 
 def volunteer_for_oom() -> None:

@@ -25,7 +25,7 @@ from shoal.vector.backends.fork_guard import disown, own
 from shoal.vector.backends.last_words import ask_for_stack, read_last_words
 from shoal.vector.backends.launch import Launcher, Process, make_launcher
 from shoal.vector.backends.lifeline import Lifeline
-from shoal.vector.backends.limits import make_room_for, resident_bytes
+from shoal.vector.backends.limits import let_others_go_first, make_room_for, resident_bytes
 from shoal.vector.backends.patience import SPIN_SECONDS, look
 from shoal.vector.backends.remote_log import LogSettings, handle_record
 from shoal.vector.backends.shared_buffer import SharedBuffer
@@ -114,6 +114,8 @@ class ProcessBackend(RealTime):
         self._patience = SPIN_SECONDS if self._spins else 0.0
         self._awaited: dict[int, Command] = {}
         """The commands that have no reply yet, by worker."""
+        self._unsent: set[int] = set()
+        """Workers to whom something could not be sent at once."""
         self._last_wait = 0.0
         self._tickets = np.full(recipes[-1].rows.stop, NOT_UNDER_WAY, dtype=np.int64)
         """The numbers of the commands that environments have been given alone, and have not carried out."""
@@ -208,6 +210,10 @@ class ProcessBackend(RealTime):
         pickled = [self._pickled(worker, command) for worker, command in commands]
         for (worker, command), data in zip(commands, pickled, strict=True):
             member = self._members[worker]
+            if worker == self._spare and command.op is Op.CONSTRUCT:
+                # It tries something, and is in nobody's way while it does. Who has done so never becomes a worker.
+                member.recipe, self._spare_is_free = command.payload, False
+                let_others_go_first(member.process.pid)
             if command.op in EACH:
                 alone = command.rows(member.recipe.rows)
                 self._tickets[alone] = command.sequence
@@ -223,14 +229,12 @@ class ProcessBackend(RealTime):
                 steps = command.payload or Steps(member.recipe.rows, [], ())
                 raw = pack(self._arena.given_actions(steps.wide), steps.rows)
             if not member.channel.send(member.generation, command.sequence, command.op, data, raw):
-                self._waiter.watch_for_room(worker, True)
+                self._note_unsent(worker)
             self._board.mail_sent(worker)
 
     def _pickled(self, worker: int, command: Command) -> bytes:
         if command.op is Op.CONSTRUCT:
             if worker == self._spare:
-                self._members[worker].recipe = command.payload
-                self._spare_is_free = False
                 return _brief(command.payload)
             return self._members[worker].briefing
         if command.payload is None:
@@ -274,10 +278,10 @@ class ProcessBackend(RealTime):
         """Whether steps are ordered on the board, are short enough to look for their end, and nothing else is awaited."""
         return self._uses_board and self._spins and self._last_wait < SPIN_SECONDS and not self._awaited
 
-    def order_step(self, commands: Sequence[Addressed]) -> None:
+    def order_step(self, sequence: int) -> None:
         """As :meth:`post`, for the ordinary step, which is the same for all, where that is ordered on the board."""
-        self._awaited = dict(commands)
-        self._order(self._workers, commands[0][1].sequence)
+        self._awaited = dict.fromkeys(self._workers, Command(sequence, Op.STEP))
+        self._order(self._workers, sequence)
 
     def _order(self, workers: Sequence[int], sequence: int, half: int = ALL) -> None:
         """Order a step on the board, and wake who sleeps."""
@@ -316,6 +320,8 @@ class ProcessBackend(RealTime):
         """What the board says."""
         events: list[Event] = []
         board = self._board
+        for worker in [*self._unsent]:  # where the board always has something, nobody would wait until there is room
+            self._send_rest(worker)
         for worker, command in [*self._awaited.items()]:
             if board.is_done(worker, command.sequence):
                 del self._awaited[worker]
@@ -365,6 +371,19 @@ class ProcessBackend(RealTime):
         if closed:
             self._bury(worker, member, events)
 
+    def _note_unsent(self, worker: int) -> None:
+        assert self._waiter is not None
+        self._unsent.add(worker)
+        self._waiter.watch_for_room(worker, True)
+
+    def _send_rest(self, worker: int) -> None:
+        """Send what a socket did not take at once, or some more of it."""
+        assert self._waiter is not None
+        member = self._members[worker]
+        if member.dead or member.channel.flush():
+            self._unsent.discard(worker)
+            self._waiter.watch_for_room(worker, False)
+
     def _gather(self, timeout: float | None) -> list[Event]:
         """Wait, then take everything that is there: first what workers sent, then who died."""
         assert self._waiter is not None
@@ -372,8 +391,8 @@ class ProcessBackend(RealTime):
         talking, ended = self._waiter.wait(timeout)
         for worker in talking:
             member = self._members[worker]
-            if member.channel.has_unsent and member.channel.flush():
-                self._waiter.watch_for_room(worker, False)
+            if worker in self._unsent:
+                self._send_rest(worker)
             self._read(worker, events)
         for worker in ended:
             member = self._members[worker]
@@ -477,7 +496,8 @@ class ProcessBackend(RealTime):
         except CannotStart:
             return False
         self._spare_is_free = True
-        spare.channel.send(spare.generation, 0, Op.PREPARE, self._members[0].briefing)
+        if not spare.channel.send(spare.generation, 0, Op.PREPARE, self._members[0].briefing):
+            self._note_unsent(self._spare)
         self._board.mail_sent(self._spare)
         return True
 
@@ -507,7 +527,7 @@ class ProcessBackend(RealTime):
         del spare.channel, spare.process
         spare.dead, self._spare_is_free = True, False
         if not member.channel.send(spare.generation, 0, Op.TAKE_PLACE, pickle.dumps(place)):
-            self._waiter.watch_for_room(worker, True)
+            self._note_unsent(worker)
         self._board.mail_sent(self._spare)
         self._waiter.watch(worker, member.channel.socket.fileno(), member.process.sentinel)
         logger.debug("worker %d is process %d, which was ready", worker, member.process.pid)
