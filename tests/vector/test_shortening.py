@@ -89,9 +89,13 @@ def test_resets_that_passed_a_rehearsal_are_relied_on(process_backend: str, mode
         assert envs.stats.replayed_steps < 6 * 20
 
 
-@pytest.mark.parametrize("way", ["halves", "first-ready"])
-def test_workers_that_are_never_idle_have_a_short_history_too(process_backend: str, way: str) -> None:
-    with ParallelEnv([SilentEnv] * 6, backend=process_backend, num_workers=2, start_method="fork") as envs:
+@pytest.mark.parametrize(
+    ("way", "env_fn"),
+    [("halves", SilentEnv), ("halves", WalkingEnv), ("first-ready", SilentEnv)],
+    ids=["halves", "halves with infos", "first-ready"],
+)
+def test_workers_that_are_never_idle_have_a_short_history_too(process_backend: str, way: str, env_fn: Any) -> None:
+    with ParallelEnv([env_fn] * 6, backend=process_backend, num_workers=2, start_method="fork") as envs:
         envs.reset(seed=3)
         parts, taken = envs.split(2), [0] * 6
         sent = [part.env_ids for part in parts]
@@ -114,7 +118,7 @@ def test_workers_that_are_never_idle_have_a_short_history_too(process_backend: s
         os.kill(envs.worker_pids[0], signal.SIGKILL)
         found = [envs.recv(env_ids=its)[1:] for its in sent]
         assert envs.stats.replayed_steps < 6 * 60
-    with ParallelEnv([SilentEnv] * 6, backend="serial") as plain:
+    with ParallelEnv([env_fn] * 6, backend="serial") as plain:
         plain.reset(seed=3)
         steps = [plain.step([0] * 6)[:4] for _ in range(max(taken) + 1)]
         for its, batch in zip(sent, found, strict=True):
@@ -319,9 +323,9 @@ def test_a_history_that_is_too_long_is_given_up_with_a_warning(
 def test_the_spare_worker_may_die_at_any_time(process_backend: str) -> None:
     with ParallelEnv([WalkingEnv] * 4, backend=process_backend, num_workers=2, start_method="fork") as envs:
         envs.reset(seed=3)
-        backend = envs._pool.backend
+        backend = envs._pool.unwatched
         assert backend.start_spare()
-        os.kill(backend._members[2].process.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+        os.kill(backend._members[2].process.pid, signal.SIGKILL)
         for number in range(50):
             step(envs, number)
         compare_after_kill(envs, 50, WalkingEnv)
@@ -332,7 +336,7 @@ def test_a_spare_worker_takes_the_place_of_a_dead_one(process_backend: str) -> N
         envs.reset(seed=3)
         for number in range(5):
             step(envs, number)
-        backend: Any = envs._pool.backend
+        backend = envs._pool.unwatched
         backend.end_spare()
         assert backend.start_spare()
         spare = backend._members[2].process.pid

@@ -14,6 +14,7 @@ from gymnasium.vector import AutoresetMode
 
 import shoal
 from shoal import ParallelEnv
+from shoal.vector.backends import processes
 from tests.comparing import difference
 from tests.envs import CountingEnv, GrumpyEnv, SilentEnv, WalkingEnv
 
@@ -243,6 +244,29 @@ def test_a_recording_of_chosen_environments_is_compared_with_what_is_asked_for(
         envs.recv(env_ids=[1])
     assert envs.recv(env_ids=[0]).env_ids.tolist() == [0]
     assert envs.recv(env_ids=[1]).env_ids.tolist() == [1]
+
+
+def test_halves_stay_on_their_short_way_when_episodes_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    # However busy the machine is, nobody stops looking.
+    monkeypatch.setattr(processes, "SPIN_SECONDS", 2.0)
+    monkeypatch.setattr(processes, "usable_cpus", lambda: 2)
+    with ParallelEnv([SilentEnv] * 6, backend="shm", num_workers=2, start_method="fork") as envs:
+        envs.reset(seed=3)
+        parts, receive = envs.split(2), envs._recv_exactly
+        on_the_long_way = ended = 0
+
+        def counted(*arguments: Any) -> Any:
+            nonlocal on_the_long_way
+            on_the_long_way += 1
+            return receive(*arguments)
+
+        monkeypatch.setattr(envs, "_recv_exactly", counted)
+        for _ in range(100):
+            for part in parts:
+                _, _, terminated, truncated, _ = part.step(np.array([0, 1, 2]))
+                ended += int((terminated | truncated).sum())
+        assert ended > 50
+        assert on_the_long_way < 20, "more than the first time of each, and when something had to be seen to"
 
 
 class CountedEnv(CountingEnv):

@@ -54,7 +54,7 @@ def test_a_worker_that_dies_while_making_environments_is_reported(process_backen
 def test_a_worker_killed_while_idle_is_reported_at_the_next_step(process_backend: str) -> None:
     envs = ParallelEnv([counting(100)] * 2, backend=process_backend, start_method="fork", on_fault="raise")
     envs.reset()
-    os.kill(envs._pool.backend.pid(0), 9)  # type: ignore[attr-defined]
+    os.kill(envs.worker_pids[0], 9)
     with pytest.raises(WorkerDied, match="worker 0 .* was killed by SIGKILL"):
         envs.step([0, 0])
     envs.close()

@@ -40,7 +40,7 @@ def in_order(results: Any) -> Any:
 
 
 def slices_of(envs: ParallelEnv) -> list[Any]:
-    return [runner.slice for runner in envs._pool.backend.runners]  # type: ignore[attr-defined]
+    return [runner.slice for runner in envs._pool.unwatched.runners]
 
 
 @pytest.mark.parametrize("mode", MODES)

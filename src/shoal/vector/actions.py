@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium import spaces
 
 from shoal.vector.action_checks import Batch, compile_check, range_check
-from shoal.vector.layout import Arena, FixedLeaf, Layout, LooseLeaf, Node, Rows, as_index
+from shoal.vector.layout import Arena, Array, FixedLeaf, Layout, LooseLeaf, Node, Rows, as_index
 from shoal.vector.observations import LooseValues
 
 Wide = tuple[int, ...]
@@ -29,6 +29,7 @@ class Written(NamedTuple):
     wide: Wide
 
 
+ndarray = np.ndarray
 NOTHING_MORE = Written([], ())
 FEW_NUMBERS = 1024
 
@@ -72,13 +73,30 @@ class ActionWriter:
 
     def known_numbers(self) -> dict[int, Any] | None:
         """Every action there is, as environments are given it, where that is one of a few numbers."""
-        if self._only is None or not isinstance(self._space, spaces.Discrete) or self._space.n > FEW_NUMBERS:
-            return None
-        first = int(self._space.start)
-        return {number: self._only.dtype.type(number) for number in range(first, first + int(self._space.n))}
+        return None if self._only is None else known_numbers(self._space, self._only)
 
-    def write_some(self, actions: Any, rows: list[int], index: slice | list[int] | None = None) -> Written:
-        """As :meth:`write`, with one action for each of these environments, which ``index`` selects more quickly."""
+    def writer_for(self, rows: list[int], index: slice | list[int]) -> Callable[[Any], bool]:
+        """As :meth:`write_some` for the same environments again and again; returns whether nothing more must be known."""
+        only, write_some = self._only, self.write_some
+        if only is None:
+            return lambda actions: write_some(actions, rows) is NOTHING_MORE
+        dtype, shape, target, in_range = only.dtype, (len(rows), *only.shape), self._only_target, self._only_in_range
+
+        def write(actions: Any) -> bool:
+            if (
+                type(actions) is ndarray
+                and (actions.dtype is dtype or actions.dtype == dtype)
+                and actions.shape == shape
+                and in_range(actions)
+            ):
+                target[index] = actions
+                return True
+            return write_some(actions, rows) is NOTHING_MORE
+
+        return write
+
+    def write_some(self, actions: Any, rows: list[int]) -> Written:
+        """As :meth:`write`, with one action for each of these environments."""
         if (
             self._only is not None
             and type(actions) is np.ndarray
@@ -86,7 +104,7 @@ class ActionWriter:
             and actions.shape == (len(rows), *self._only_shape[1:])
             and self._only_in_range(actions)
         ):
-            self._only_target[rows if index is None else index] = actions
+            self._only_target[rows] = actions
             return NOTHING_MORE
         ignored = self._ignored
         batch = Batch(len(rows), None if ignored is None else lambda: ignored()[rows])
@@ -106,6 +124,30 @@ class ActionWriter:
         columns = enumerate(batch.loose)
         loose = [(row, number, value) for number, values in columns for row, value in zip(rows, values, strict=True)]
         return Written(loose, tuple(wide))
+
+
+def known_numbers(space: spaces.Space[Any], leaf: FixedLeaf) -> dict[int, Any] | None:
+    """Every action there is, as environments are given it, where that is one of a few numbers."""
+    if not isinstance(space, spaces.Discrete) or space.n > FEW_NUMBERS:
+        return None
+    first = int(space.start)
+    return {number: leaf.dtype.type(number) for number in range(first, first + int(space.n))}
+
+
+def reader_of(space: spaces.Space[Any], leaf: FixedLeaf, actions: Array) -> Callable[[], list[Any]]:
+    """What gives each of some environments the action that is here for it, again and again; ``actions`` are a view."""
+    numbers, places, copy = known_numbers(space, leaf), range(len(actions)), actions.copy
+    if numbers is None:
+        return lambda: [*map(copy().__getitem__, places)]  # environments may keep what they are given
+    number_of, as_list = numbers.__getitem__, actions.tolist
+
+    def read() -> list[Any]:
+        try:
+            return [*map(number_of, as_list())]
+        except KeyError:  # of an environment that is reset instead, the action may be anything
+            return [*map(copy().__getitem__, places)]
+
+    return read
 
 
 Read = Callable[[Rows, dict[tuple[int, int], Any], Wide], Iterator[Any]]

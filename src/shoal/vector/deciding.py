@@ -76,7 +76,7 @@ class Deciding(Branching):
         self._trial.note_beginning(time.perf_counter() - begin)
 
     def _runners(self) -> list[Runner]:
-        runners: list[Runner] = self._pool.backend.runners  # type: ignore[attr-defined]
+        runners: list[Runner] = self._pool.unwatched.runners
         return runners
 
     def _decide_before_flight(self) -> None:

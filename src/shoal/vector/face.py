@@ -168,7 +168,7 @@ class Face:
     def envs(self) -> list[gymnasium.Env[Any, Any]]:
         """The environments themselves, where they live in this process."""
         self._check_open()
-        runners = getattr(self._pool.backend, "runners", None)
+        runners = getattr(self._pool.unwatched, "runners", None)
         if runners is not None and len(runners) == 1:
             live: list[gymnasium.Env[Any, Any]] = runners[0].slice.envs
             return live
@@ -186,7 +186,7 @@ class Face:
         backend = self._pool.backend
         if not isinstance(backend, Supervisor):
             return Stats()
-        return replace(backend.stats, dropped_replies=getattr(backend, "dropped_replies", 0))
+        return replace(backend.stats, dropped_replies=getattr(backend.backend, "dropped_replies", 0))
 
     @property
     def worker_envs(self) -> tuple[range, ...]:
@@ -198,7 +198,7 @@ class Face:
     def worker_pids(self) -> tuple[int, ...]:
         """The worker processes, in the order of their environments; none where environments run in this process."""
         self._check_open()
-        pid_of = getattr(self._pool.backend, "pid", None)
+        pid_of = getattr(self._pool.unwatched, "pid", None)
         return () if pid_of is None else tuple(pid_of(worker) for worker in range(self._pool.backend.num_workers))
 
     def profile(self) -> Profiler:

@@ -28,6 +28,8 @@ class Half:
     """Those that have some."""
     sequence: int = 0
     """Of the last command."""
+    is_together: bool = True
+    """Whether it was asked for as a half, and not environment by environment after all."""
     has_landed: bool = False
     """Whether all of its environments are back from it."""
 

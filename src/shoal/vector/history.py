@@ -1,59 +1,89 @@
 """The history: all rounds in order, the ordinary ones packed.
 
-There may be tens of thousands of rounds, and nearly all of them are the ordinary step of all environments. As objects of
-their own they would cost more than they hold, not least because the garbage collector looks at whatever could refer to
-something. So they are packed into *stretches*: a number, two times bytes. Whoever reads sees rounds only. Steps of halves are
-not packed: two of them overlap, and only what is finished can be.
+There may be tens of thousands of rounds, and nearly all of them are the ordinary step of all environments, or of one of two
+halves. As objects of their own they would cost more than they hold, not least because the garbage collector looks at whatever
+could refer to something. So they are packed into *stretches*: numbers, and a piece of memory. Whoever reads sees rounds only::
+
+    parts:   stretch  round  stretch      under way:  round   round        packed when they are finished, the one that
+                     (reset)                         (half)  (half)        was asked first before the other
 
 Writing happens between two steps, when all workers wait and nothing of this is in the processor's cache. So it touches as
-little as possible.
+little as possible. And memory is used again: a page that nobody has touched before costs more than what is written into it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
+import numpy as np
+
+from shoal.vector.halves import ALL, NUM_HALVES, Half
 from shoal.vector.layout import Array
 from shoal.vector.messages import Op
 from shoal.vector.rounds import EVERYBODY, Round
 
-LONGEST = 256  # rounds in a stretch
+PIECE = 2**20  # bytes of memory for a stretch, if a single round has less
+MOST_SPARE = 2**26  # bytes of memory that is kept to be used again
 
 
 class Stretch:
-    """Ordinary steps, one after the other."""
+    """Ordinary steps, one after the other: what they were given, and what came of it, side by side in memory."""
 
-    __slots__ = ("actions", "before", "results", "sequences")
+    __slots__ = ("dropped", "end", "entries", "halves", "memory", "sizes")
 
-    def __init__(self) -> None:
-        self.sequences: list[int] = []
-        self.before: list[float] = []
-        self.actions: list[bytes] = []
-        self.results: list[bytes] = []
+    def __init__(
+        self, memory: memoryview, actions_nbytes: int, results_nbytes: int, halves: Mapping[int, Half | None]
+    ) -> None:
+        self.memory, self.sizes, self.halves = memory, (actions_nbytes, actions_nbytes + results_nbytes), halves
+        self.end = self.dropped = 0
+        self.entries: list[tuple[int, float, int]] = []
+        """The number of each, for how long workers had been at work until then, and which half it was."""
 
     def __len__(self) -> int:
-        return len(self.sequences)
+        return len(self.entries)
+
+    def append(self, one: Round, half: int, results: Sequence[Array]) -> None:
+        """Write down a round, and what has come of it."""
+        memory, begin, actions = self.memory, self.end, one.actions
+        assert actions is not None
+        end = begin + len(actions)
+        memory[begin:end] = actions
+        for block in results:
+            begin = end
+            end += len(block)
+            memory[begin:end] = block  # type: ignore[call-overload]
+        self.end = end
+        self.entries.append((one.sequence, one.before, half))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more can be written."""
+        return self.end + self.sizes[1] > len(self.memory)
 
     def __iter__(self) -> Iterator[Round]:
-        return map(self._round, range(len(self.sequences)))
+        return map(self._round, range(len(self.entries)))
 
     def __reversed__(self) -> Iterator[Round]:
-        return map(self._round, reversed(range(len(self.sequences))))
+        return map(self._round, reversed(range(len(self.entries))))
 
     def _round(self, place: int) -> Round:
+        """One of them. What it was given, and what came of it, is shown where it lies: until something is dropped."""
+        between, size = self.sizes
+        begin, (sequence, before, half) = (self.dropped + place) * size, self.entries[place]
         return Round(
-            self.sequences[place], Op.STEP, None, self.before[place], 0, self.actions[place],
-            answered=EVERYBODY, results=self.results[place],
+            sequence, Op.STEP if half == ALL else Op.STEP_EACH, None, before, 0,
+            self.memory[begin : begin + between], answered=EVERYBODY,
+            results=self.memory[begin + between : begin + size], half=self.halves[half],
         )  # fmt: skip
 
     def drop_before(self, sequence: int) -> int:
         """Forget earlier rounds; returns how many."""
-        count = bisect_left(self.sequences, sequence)
-        for column in (self.sequences, self.before, self.actions, self.results):
-            del column[:count]
+        count = bisect_left(self.entries, (sequence,))
+        del self.entries[:count]
+        self.dropped += count
         return count
 
 
@@ -62,49 +92,92 @@ class History:
 
     def __init__(self) -> None:
         self._parts: deque[Round | Stretch] = deque()
-        self._last = Stretch()
+        self._last: Stretch | None = None
         """The one that grows, if nothing has come after it."""
+        self._spare: list[memoryview] = []
+        """Memory of stretches that have been dropped."""
         self.under_way: Round | None = None
         """An ordinary step that has not been answered by all. It is always the last round."""
+        self._halves_under_way: list[Round] = []
+        """Steps of halves that have not been packed, and may still be. They come after all parts."""
+        self._halves: dict[int, Half | None] = {ALL: None}
+        """Those of which steps have been packed."""
         self.nbytes = 0
         """About how much memory the actions and results take."""
 
     def attach(self, actions: Array, results: Sequence[Array]) -> None:
         """Say what there is to keep of an ordinary step."""
-        self.step_nbytes = actions.nbytes + sum(array.nbytes for array in results)
+        self._sizes = actions.nbytes, sum(array.nbytes for array in results)
+        self.step_nbytes = sum(self._sizes)
+        self._last, self._spare = None, []  # what has been written has another size
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def finish_step(self, results: bytes) -> None:
-        """Write down what has come of it."""
+    def finish_step(self, results: Sequence[Array]) -> None:
+        """Write down what has come of the one that is under way: blocks of bytes, which are copied."""
         one = self.under_way
         assert one is not None
-        assert one.actions is not None
         self.under_way = None
-        one.results = results
         if one.failed or one.done:
-            one.nbytes = self.step_nbytes
+            one.results, one.nbytes = joined(results), self.step_nbytes
             self.append(one)
             return
-        stretch = self._last
-        if len(stretch.sequences) >= LONGEST or not self._parts or self._parts[-1] is not stretch:
-            stretch = self._last = Stretch()
-            self._parts.append(stretch)
-        stretch.sequences.append(one.sequence)
-        stretch.before.append(one.before)
-        stretch.actions.append(one.actions)
-        stretch.results.append(results)
+        if self._halves_under_way:
+            self._keep_halves()
+        self._pack(one, results)
+
+    def begin_half(self, one: Round) -> None:
+        """A step of a half has been asked for."""
+        if len(self._halves_under_way) == NUM_HALVES:  # one of them has been finished otherwise
+            self._keep_halves()
+        self._halves_under_way.append(one)
+
+    def finish_half(self, one: Round, results: Sequence[Array]) -> None:
+        """Write down what has come of it."""
+        under_way = self._halves_under_way
+        if not under_way or under_way[0] is not one:  # what was asked for before has not been finished like this
+            one.answered, one.results = EVERYBODY, joined(results)
+            self._keep_halves()
+            return
+        del under_way[0]
+        self._pack(one, results)
+
+    def _keep_halves(self) -> None:
+        """Let those that are under way, or have been finished otherwise, stay what they are."""
+        for one in self._halves_under_way:
+            self._parts.append(one)
+            self.nbytes += one.nbytes
+        self._halves_under_way.clear()
+
+    def _pack(self, one: Round, results: Sequence[Array]) -> None:
+        stretch, half = self._last, one.half
+        if stretch is None or self._parts[-1] is not stretch or stretch.is_full:
+            stretch = self._new_stretch()
+        number = ALL
+        if half is not None:
+            number = half.number
+            self._halves[number] = half
+        stretch.append(one, number, results)
         self.nbytes += self.step_nbytes
+
+    def _new_stretch(self) -> Stretch:
+        size = max(PIECE, self.step_nbytes)
+        memory = self._spare.pop() if self._spare else np.empty(size, np.uint8).data
+        stretch = self._last = Stretch(memory, *self._sizes, self._halves)
+        self._parts.append(stretch)
+        return stretch
 
     def append(self, one: Round) -> None:
         """Write down another round."""
+        if self._halves_under_way:
+            self._keep_halves()
         self._parts.append(one)
         self.nbytes += one.nbytes
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return sum(len(part) if isinstance(part, Stretch) else 1 for part in self._parts) + (self.under_way is not None)
+        return sum(len(part) if isinstance(part, Stretch) else 1 for part in chain(self._parts, self._rest()))
 
     def __iter__(self) -> Iterator[Round]:
         return self.after(-1)
@@ -115,14 +188,14 @@ class History:
             if isinstance(part, Round):
                 if part.sequence > sequence:
                     yield part
-            elif part.sequences[-1] > sequence:
+            elif part.entries[-1][0] > sequence:
                 yield from (one for one in part if one.sequence > sequence)
 
     def _rest(self) -> list[Round]:
-        return [] if self.under_way is None else [self.under_way]
+        return self._halves_under_way if self.under_way is None else [*self._halves_under_way, self.under_way]
 
     def __reversed__(self) -> Iterator[Round]:
-        for part in chain(self._rest(), reversed(self._parts)):
+        for part in chain(reversed(self._rest()), reversed(self._parts)):
             if isinstance(part, Round):
                 yield part
             else:
@@ -139,6 +212,7 @@ class History:
                 self.nbytes -= part.drop_before(sequence) * self.step_nbytes
                 if len(part):
                     break
+                self._retire(part)
                 self._parts.popleft()
             elif part.sequence >= sequence or part.sequence in is_open:
                 break
@@ -149,3 +223,15 @@ class History:
                 else:
                     self.nbytes -= part.nbytes
         self._parts.extendleft(reversed(kept))
+
+    def _retire(self, stretch: Stretch) -> None:
+        """Nothing is left of it but memory, which can be used again."""
+        if stretch is self._last:
+            self._last = None
+        if len(self._spare) * len(stretch.memory) < MOST_SPARE:
+            self._spare.append(stretch.memory)
+
+
+def joined(blocks: Sequence[Array]) -> bytes:
+    """These bytes, one block after the other."""
+    return blocks[0].tobytes() if len(blocks) == 1 else b"".join(block.tobytes() for block in blocks)

@@ -50,6 +50,8 @@ class _State:
         self.noted_at: float | None = None
         self.forbidden = 0
         """How often it was said that nothing is allowed."""
+        self.noting = self.note
+        """Always the same object, so that it is known again."""
 
     def note(self, number: int, frame: FrameType | None) -> None:
         """What is done on SIGINT while interrupts are postponed."""
@@ -76,10 +78,11 @@ class Postponed:
         if _this_thread() != state.main:
             return
         if not state.depth:
-            handler = _get_handler(_SIGINT)
-            if callable(handler) and handler != state.note:
-                state.handler, state.noted_at = handler, None
-                _set_handler(_SIGINT, state.note)
+            handler, noting = _get_handler(_SIGINT), state.noting
+            if handler is not noting and callable(handler):
+                state.handler = handler
+                state.noted_at = None
+                _set_handler(_SIGINT, noting)
         state.depth += 1
 
     def __exit__(self, *_: object) -> None:
@@ -114,7 +117,7 @@ class Allowed:
     def __exit__(self, *_: object) -> None:
         state = _state
         if state.handler is not None and _this_thread() == state.main:
-            _set_handler(_SIGINT, state.note)
+            _set_handler(_SIGINT, state.noting)
 
 
 class Forbidden:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,10 @@ from shoal.vector.backends.base import Addressed
 from shoal.vector.digests import Digester
 from shoal.vector.failures import Failure
 from shoal.vector.halves import Half
-from shoal.vector.history import History
+from shoal.vector.history import History, joined
 from shoal.vector.layout import Arena, Array, Rows, as_index, private_arena
 from shoal.vector.messages import EACH, Attachment, Command, Op, Redo, Replay, Reply, Steps, one_by_one
 from shoal.vector.rounds import (
-    EVERYBODY,
     NOBODY,
     NONE_FAILED,
     RESETS,
@@ -47,6 +46,7 @@ from shoal.vector.rounds import (
 from shoal.vector.starts import Past, Start
 
 JOURNALED = frozenset((Op.RESET, Op.STEP, Op.CALL, Op.SET_ATTR, *EACH))
+STEP, STEP_EACH = Op.STEP, Op.STEP_EACH  # what is written in every step is not looked up in an enumeration each time
 SMALL = 256
 """Results of at most so many bytes for each environment are kept as they are, which is quicker than to digest them ..."""
 MUCH = 2**16
@@ -84,7 +84,7 @@ class Journal:
     def attach(self, attachment: Attachment, arena: Arena) -> None:
         """Say where actions and results are."""
         self._arena = arena
-        self._takes_digests = attachment.takes_digests
+        self._takes_digests, self._digest_blocks = attachment.takes_digests, [arena.digests.view(np.uint8)]
         self._digester = Digester(arena.results)
         self._mode = attachment.autoreset_mode
         self.rounds.attach(arena.action_block, [arena.digests] if self._takes_digests else arena.result_blocks)
@@ -118,22 +118,21 @@ class Journal:
         """Write down the ordinary step of all environments, which has just been ordered."""
         self.last_sequence = sequence
         self._open[sequence] = self.rounds.under_way = Round(
-            sequence, Op.STEP, None, self.seconds, num_workers, self._arena.action_block.tobytes(), NOBODY, 0, NOBODY
+            sequence, STEP, None, self.seconds, num_workers, self._arena.action_block.tobytes(), NOBODY, 0, NOBODY
         )
 
     def write_half(self, half: Half) -> None:
         """Write down the step of a half that has just been ordered."""
         self.last_sequence = sequence = half.sequence
         self._open[sequence] = one = Round(
-            sequence, Op.STEP_EACH, None, self.seconds, len(half.workers), self._arena.action_block.tobytes(),
+            sequence, STEP_EACH, None, self.seconds, len(half.workers), self._arena.action_block.tobytes(),
             NOBODY, 0, NOBODY, len(half.rows), None, NONE_FAILED, self.rounds.step_nbytes, half,
         )  # fmt: skip
-        self.rounds.append(one)
+        self.rounds.begin_half(one)
 
     def finish_half(self, half: Half) -> bool:
         """All of a half are back, with nothing to tell; returns whether nobody has anything to answer any more."""
-        one = self._open.pop(half.sequence)
-        one.answered, one.results = EVERYBODY, self._results_now()
+        self.rounds.finish_half(self._open.pop(half.sequence), self._result_blocks())
         return not self._open
 
     def _given(self, command: Command) -> list[Array]:
@@ -168,7 +167,7 @@ class Journal:
         """Everybody has answered the ordinary step."""
         assert self.rounds.under_way is not None
         del self._open[self.rounds.under_way.sequence]
-        self.rounds.finish_step(self._results_now())
+        self.rounds.finish_step(self._result_blocks())
 
     def answer(self, worker: int, sequence: int, failures: Sequence[Failure]) -> bool:
         """A worker has answered as a whole; returns whether nobody has anything to answer any more."""
@@ -180,7 +179,7 @@ class Journal:
             one.failed |= {failure.env_index for failure in failures}
         if not one.num_waiting:
             if one is self.rounds.under_way:
-                self.rounds.finish_step(self._results_now())
+                self.rounds.finish_step(self._result_blocks())
             elif one.op is Op.STEP or one.op is Op.RESET:
                 one.results = self._results_now()
             del self._open[sequence]
@@ -219,12 +218,13 @@ class Journal:
         if len(one.done) == one.num_alone:
             del self._open[sequence]
 
+    def _result_blocks(self) -> Sequence[Array]:
+        """The memory with the results of all environments, or their digests."""
+        return self._digest_blocks if self._takes_digests else self._arena.result_blocks
+
     def _results_now(self) -> bytes:
-        """The memory with the results of all environments, or their digests, as it is now."""
-        if self._takes_digests:
-            return self._arena.digests.tobytes()
-        blocks = self._arena.result_blocks
-        return blocks[0].tobytes() if len(blocks) == 1 else b"".join(block.tobytes() for block in blocks)
+        """What is there now."""
+        return joined(self._result_blocks())
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -296,9 +296,10 @@ class Journal:
         base = self.bases.get(worker) if base is None else base
         rows = set(self.rows[worker] if only is None else only)
         after = -1 if base is None else base[0]
+        last = max(until.values()) if until and rows <= until.keys() else self.last_sequence
         redo = [
             each
-            for one in self.rounds.after(after)
+            for one in takewhile(lambda one: one.sequence <= last, self.rounds.after(after))
             if (command := one.command_to(worker)) is not None
             for each in self._redo(one, command, worker, _Selection(rows, starts, until))
         ]
@@ -334,7 +335,7 @@ class Journal:
             return results[0][as_index(places)].tolist()  # type: ignore[no-any-return]
         return self._digester.digest(results, places).tolist()  # type: ignore[no-any-return]
 
-    def _laid_out(self, results: bytes) -> list[Array]:
+    def _laid_out(self, results: bytes | memoryview) -> list[Array]:
         """The arrays in this memory, as long as nothing else is laid out; or the digests."""
         if self._takes_digests:
             return [np.frombuffer(results, np.uint64)]
@@ -378,8 +379,13 @@ class Journal:
                 waiting = {row: sequence for row, sequence in waiting.items() if counts[row] < enough}
         return {row for row in before if counts[row] >= enough}
 
-    def telling_steps(self, worker: int, beginnings: Mapping[int, int]) -> dict[int, list[int]]:
-        """The steps of these environments that tell something about how they began, with that command: none after a seed."""
+    def telling_steps(
+        self, worker: int, beginnings: Mapping[int, int], enough: int | None = None
+    ) -> dict[int, list[int]]:
+        """The steps of these environments that tell something about how they began, with that command: none after a seed.
+
+        There may be many. The first few of each may be ``enough``.
+        """
         steps: dict[int, list[int]] = {row: [] for row in beginnings}
         telling = dict(beginnings)
         earliest = min(beginnings.values(), default=self.last_sequence)
@@ -395,6 +401,10 @@ class Journal:
                 for row, began in telling.items():
                     if one.sequence > began and row in its:
                         steps[row].append(one.sequence)
+                if enough is not None:
+                    telling = {row: began for row, began in telling.items() if len(steps[row]) < enough}
+            if not telling:
+                break
         return steps
 
     def seconds_of_step(self, worker: int) -> float:

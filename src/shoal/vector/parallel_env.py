@@ -26,7 +26,7 @@ from shoal.vector.deciding import Deciding
 from shoal.vector.engine import Engine
 from shoal.vector.errors import ConfigurationError, ResetNeeded
 from shoal.vector.first_ready import Batch
-from shoal.vector.half_way import HalfWay
+from shoal.vector.half_way import HalfWay, half_way_of
 from shoal.vector.halves import halves_of
 from shoal.vector.infos import EnvInfos, batch_infos, num_informed
 from shoal.vector.layout import Array, FixedLeaf
@@ -39,6 +39,7 @@ from shoal.vector.short_way import short_way_of
 from shoal.vector.tasks import Options, Seeds, TaskFunction, reset_mask_of, seeds_of
 from shoal.vector.tensors import as_tensors, check_output, duplicate_for
 
+STEP = Op.STEP  # what is asked for in every step is not looked up in an enumeration each time
 LARGE = 2**18  # observations of so many bytes are copied worker by worker, as these finish
 
 Step = tuple[Any, Array, Array, Array, dict[str, Any]]
@@ -143,6 +144,8 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         env_fns = list(env_fns)
         self._arrange_tasks(len(env_fns), groups, group_size, check_groups, tasks)
         self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self._ends_for_good = self.autoreset_mode is AutoresetMode.DISABLED
+        """Whether an environment whose episode has ended waits for a reset."""
         self.copy = copy
         self._num_slots = num_slots_for(copy, lease)
         self._poisoned = PoisonedLeases(lease) if debug_leases and not copy else None
@@ -315,7 +318,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         with self._interrupts:
             self._pending = "step"
             try:
-                outcome = self._pool.perform(Op.STEP, payloads, self._on_reply)
+                outcome = self._pool.perform(STEP, payloads, self._on_reply)
                 self._interrupts.heed()
             except BaseException as error:
                 self._interrupted_by(error)
@@ -360,7 +363,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         arena = self._arena
         reward, terminated, truncated = arena.reward.copy(), arena.terminated.copy(), arena.truncated.copy()
         self._has_stepped = True
-        if self.autoreset_mode is AutoresetMode.DISABLED:
+        if self._ends_for_good:
             self._is_ready = ~(terminated | truncated)
             self._all_ready = bool(self._is_ready.all())
         if outcome.loose or outcome.failures:
@@ -405,13 +408,13 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         hands_out = (
             self._hands_out_as_is
             and self.group_size == 1
-            and self.autoreset_mode is not AutoresetMode.DISABLED
+            and not self._ends_for_good
             and self._num_slots == 1
             and self._has_one_leaf
         )
         results = [arena.observations[0], arena.reward, arena.terminated, arena.truncated] if hands_out else None
         halves = halves_of(self._pool.rows, self.group_size)
-        return [HalfWay(half, self._pool, self._flights, self._actions, results) for half in halves]
+        return [half_way_of(half, self._pool, self._flights, self._actions, results) for half in halves]
 
     # -- everything else -----------------------------------------------------------------------------------------
 
@@ -490,7 +493,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
                 self._groups.compare(row, self._observations.read_some([row]))
         terminated, truncated = arena.terminated[rows], arena.truncated[rows]
         self._is_seen[rows] = True
-        if self.autoreset_mode is AutoresetMode.DISABLED:
+        if self._ends_for_good:
             self._is_ready[rows] = ~(terminated | truncated)
             self._all_ready = bool(self._is_ready.all())
         return Batch(
@@ -530,7 +533,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         unready = ~self._is_ready
         rows = [row for row in (range(self.num_envs) if rows is None else rows) if unready[row]]
         names = f"environment {rows[0]}" if len(rows) == 1 else f"environments {rows}"
-        if self.autoreset_mode is AutoresetMode.DISABLED and self._is_seen[rows].all():
+        if self._ends_for_good and self._is_seen[rows].all():
             return (
                 f"the episode of {names} has ended and autoreset is disabled: reset with "
                 'options={"reset_mask": terminated | truncated} before the next step'

@@ -19,7 +19,8 @@ from shoal.vector.layout import Arena, Array, FixedLeaf, Layout, Rows, as_slice
 from shoal.vector.observations import SMALL
 from shoal.vector.slices import NUMBERS, LoopSlice
 
-ndarray, NP_FALSE = np.ndarray, np.False_  # there is only one
+ndarray, frombuffer = np.ndarray, np.frombuffer
+NP_FALSE = np.False_  # there is only one
 
 PlainSteps = Callable[[list[Any], list[Failure], Array | None], list[Any] | None]
 """Takes an action for each environment, a list for failures, and an array for the observations if they are not to be written
@@ -44,11 +45,14 @@ def plain_steps_of(its: LoopSlice | BatchSlice, rows: Rows, arena: Arena, layout
 
 def _plain_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: FixedLeaf) -> PlainSteps:
     dtype, shape = leaf.dtype, leaf.shape
-    places = None if rows is its.rows else [row - its.rows.start for row in rows]
+    first = its.rows.start
+    places = None if rows is its.rows else [row - first for row in rows]
+    chosen = slice(index.start - first, index.stop - first, index.step)
     all_observations = arena.observations[0][index]
-    # Small observations that lie side by side are put together as bytes, which is quicker than one after the other.
-    is_small = all_observations[0].nbytes <= SMALL and all_observations.flags.c_contiguous
-    as_bytes = all_observations.reshape(-1).view(np.uint8).data if is_small else None
+    # Small observations are put together as bytes, which is quicker than one after the other.
+    is_small, all_shape = all_observations[0].nbytes <= SMALL, all_observations.shape
+    are_neighbours = all_observations.flags.c_contiguous
+    as_bytes = all_observations.reshape(-1).view(np.uint8).data if is_small and are_neighbours else None
     # Memory views take numbers faster than arrays do.
     rewards: Any = arena.reward.data
     progress = its.progress
@@ -60,9 +64,9 @@ def _plain_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: F
             envs = its.envs
             its.rounds += 1
         else:
-            envs = [its.envs[place] for place in places]
+            envs, steps = its.envs[chosen], its.steps
             for place in places:
-                its.steps[place] += 1
+                steps[place] += 1
         observations: list[Any] = []
         see, is_plain = observations.append, True
         try:
@@ -104,12 +108,16 @@ def _plain_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: F
         progress[0] = 0
         terminateds[:] = truncateds[:] = no_flags
         if target is None:
-            if as_bytes is not None:
+            if is_small:
                 try:
-                    as_bytes[:] = b"".join(observations)
+                    joined = b"".join(observations)
                 except TypeError:  # an array with gaps
                     pass
                 else:
+                    if as_bytes is not None:
+                        as_bytes[:] = joined
+                    else:
+                        all_observations[:] = frombuffer(joined, dtype).reshape(all_shape)
                     return None
             target = all_observations
         else:

@@ -48,6 +48,8 @@ from shoal.vector.supervisor import Supervisor
 logger = logging.getLogger(__name__)
 
 
+STEP, STEP_EACH = Op.STEP, Op.STEP_EACH  # what is asked in every step is not looked up in an enumeration each time
+
 OnReply = Callable[[range], None]
 
 
@@ -93,6 +95,11 @@ class Pool:
         except BaseException:
             self.close(grace=1.0)
             raise
+
+    @property
+    def unwatched(self) -> Any:
+        """The backend itself, also where a supervisor stands before it: what only some kinds of them have is asked there."""
+        return self.backend.backend if isinstance(self.backend, Supervisor) else self.backend
 
     def _construct(self) -> list[Census]:
         """Make all environments, in parallel, and learn what they are like."""
@@ -169,12 +176,8 @@ class Pool:
         """As :meth:`send`, for a step of one half, where the backend steps at once."""
         self._check_usable()
         half.sequence = self._sequence = self._sequence + self._num_slots
-        self._op = Op.STEP_EACH
+        self._op = STEP_EACH
         self.backend.order_half(half)
-
-    def finish_half(self, half: Half) -> bool:
-        """Whether a half that was ordered is back as a whole, with nothing more to tell."""
-        return self.backend.finish_half(half)
 
     def arrivals(self, timeout: float | None, wanted: int = 1) -> list[Arrival | Arrivals]:
         """Wait until something happened, or ``timeout`` seconds, and return those that are back; perhaps nobody is.
@@ -208,7 +211,7 @@ class Pool:
         if isinstance(self.backend, SerialBackend) and self._failed is None:
             self._advance(op)
             return self.backend.perform(Command(self._sequence, op, None if payloads is None else payloads.get(0)))
-        if payloads is None and on_reply is None and op is Op.STEP and self.backend.steps_at_once:
+        if payloads is None and on_reply is None and op is STEP and self.backend.steps_at_once:
             return self._step_at_once()
         self.begin(op, payloads)
         return self.finish(None, on_reply)
@@ -216,10 +219,10 @@ class Pool:
     def _step_at_once(self) -> Outcome:
         """Begin and finish the ordinary step, without the detour over what else could happen."""
         self._check_usable()
-        self._advance(Op.STEP)
+        self._advance(STEP)
         sequence, backend = self._sequence, self.backend
         # Noted before anybody is asked: whatever happens from here on, it is a step that was begun.
-        self._op, self._waiting, self._outcomes = Op.STEP, set(self._workers), {}
+        self._op, self._waiting, self._outcomes = STEP, set(self._workers), {}
         backend.order_step(sequence)
         if not backend.finish_step(sequence):
             return self.finish()
@@ -298,7 +301,7 @@ class Pool:
     def _died(self, death: Death) -> WorkerError:
         rows, row = self.rows[death.worker], self.backend.progress(death.worker)
         which = f"environment {row}" if row is not None else f"its environments ({rows.start} to {rows.stop - 1})"
-        words = last_words_of(self.backend, death.worker)
+        words = last_words_of(self.unwatched, death.worker)
         report = describe_death(death, f"{self._doing()} {which}", rows, self.num_envs, words=words)
         return ProtocolError(report) if death.babble else WorkerDied(report)
 

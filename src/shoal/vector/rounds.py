@@ -33,7 +33,7 @@ class Round:
     """For how long workers had been at work until then."""
     num_waiting: int
     """How many workers have not answered as a whole."""
-    actions: bytes | None = None
+    actions: bytes | memoryview | None = None
     """The memory with those of all environments, as the arena had them."""
     own_actions: Mapping[int, list[Array]] = field(default_factory=lambda: NOBODY)
     """Where only some environments were given actions: these, by worker and in the order of its command."""
@@ -43,7 +43,7 @@ class Round:
     """Environments that have answered for themselves, in that order, and where their results, or digests, are."""
     num_alone: int = 0
     """How many environments were asked to answer for themselves."""
-    results: bytes | None = None
+    results: bytes | memoryview | None = None
     """The memory with those of all environments, or their digests, once all workers have answered."""
     failed: frozenset[int] = NONE_FAILED
     """Environments that raised, which have no result to compare."""

@@ -15,17 +15,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from shoal.vector.actions import ActionReader
+from shoal.vector.actions import ActionReader, reader_of
 from shoal.vector.batch_slice import BatchSlice
 from shoal.vector.batched import MODES, rows_maker
 from shoal.vector.captures import Captured, dump_states, load_states
 from shoal.vector.digests import Digester, add_loose
 from shoal.vector.failures import Failure
 from shoal.vector.halves import ALL, steps_of_half
-from shoal.vector.layout import Arena, Array, FixedLeaf, Layout, Rows, as_index, as_slice, private_arena
+from shoal.vector.layout import Arena, FixedLeaf, Layout, Rows, as_index, as_slice, private_arena
 from shoal.vector.messages import (
     NOTHING,
     Assignment,
@@ -47,8 +46,6 @@ from shoal.vector.slices import Finished, LoopSlice, Progress
 from shoal.vector.snapshot import snapshot
 from shoal.vector.starts import Fault, Past, Start
 
-NO_ACTIONS: Array = np.empty(0)
-
 
 class Share(NamedTuple):
     """Those of a runner's environments that are stepped together again and again: all, or those of a half."""
@@ -59,8 +56,8 @@ class Share(NamedTuple):
     steps: Steps | None
     plain: PlainSteps | None
     """What steps them, where nothing happens."""
-    actions: Array
-    """Where their actions are, for that."""
+    actions: Callable[[], list[Any]]
+    """Their actions, for that."""
 
 
 class Runner:
@@ -119,12 +116,14 @@ class Runner:
 
     def step_share(self, half: int, sequence: int) -> Outcome:
         """As :meth:`execute`, for a step of all environments or of a half, as they are asked for again and again."""
-        share, its, self._twins = self.share(half), self.slice, {}
+        share, its = self.share(half), self.slice
+        if self._twins:
+            self._twins = {}  # what they know is out of date after this
         if share.plain is None or its.due or its.clock is not None:
             return self.execute(Command(sequence, Op.STEP, share.steps))
         its.sequence = sequence
         failures: list[Failure] = []
-        results = share.plain([*share.actions.copy()], failures, None)  # environments may keep what they are given
+        results = share.plain(share.actions(), failures, None)
         outcome = NOTHING
         if results is not None:
             outcome = Outcome([], [], failures, [])
@@ -265,9 +264,10 @@ class Runner:
     def _make_share(self, rows: Rows, steps: Steps | None, layout: Layout) -> Share:
         index = as_slice(rows)
         if index is None or not isinstance(layout.action, FixedLeaf):
-            return Share(rows, rows if index is None else index, steps, None, NO_ACTIONS)
+            return Share(rows, rows if index is None else index, steps, None, list)
         plain = plain_steps_of(self.slice, rows, self._arena, layout)
-        return Share(rows, index, steps, plain, self._arena.actions[0][index])
+        actions = reader_of(self._attachment.action_space, layout.action, self._arena.actions[0][index])
+        return Share(rows, index, steps, plain, actions)
 
     def _step(self, steps: Steps | None, outcome: Outcome) -> None:
         rows: Rows

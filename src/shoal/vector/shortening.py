@@ -212,7 +212,8 @@ class Shortener:
     ) -> Rehearsal | None:
         journal = self._journal
         candidates = self._remembered(worker, way, candidates)
-        steps = journal.telling_steps(worker, {row: start.sequence for row, start in candidates.items()})
+        enough = None if thoroughly else self._affordable(worker, min(REHEARSED_ENVS, len(self._recipes[worker].rows)))
+        steps = journal.telling_steps(worker, {row: start.sequence for row, start in candidates.items()}, enough)
         steps = {row: its for row, its in steps.items() if len(its) >= REHEARSED_STEPS}
         if not steps:
             return None
@@ -266,7 +267,8 @@ class Shortener:
         self, worker: int, candidate: tuple[int, bytes], *, thoroughly: bool = False
     ) -> Rehearsal | None:
         journal, rows = self._journal, self._recipes[worker].rows
-        steps = journal.telling_steps(worker, dict.fromkeys(rows, candidate[0]))
+        enough = None if thoroughly else self._affordable(worker, min(REHEARSED_ENVS, len(rows)))
+        steps = journal.telling_steps(worker, dict.fromkeys(rows, candidate[0]), enough)
         longest = max(rows, key=lambda row: len(steps[row]))
         if len(steps[longest]) < REHEARSED_STEPS:
             return None

@@ -136,8 +136,7 @@ class Supervisor:
         if journal is not None and self._arena is not None:
             self._commands_until_maintenance -= 1
             if self._commands_until_maintenance <= 0:
-                with forbidden:  # what is waited for here is not what the caller has asked for
-                    self._maintain()
+                self._maintain()
             if self._busy_since is None:
                 self._busy_since = self._clock()
         if self._num_unwell:
@@ -171,41 +170,53 @@ class Supervisor:
     @property
     def steps_at_once(self) -> bool:
         """Whether nothing has to be seen to beside the ordinary step of all environments, and the backend is quick at that."""
-        return (
-            self._is_simple
-            and self._backend.steps_at_once
-            and not self._kept
-            and (self.journal is None or self._commands_until_maintenance > 1)
-        )
+        return self._is_simple and self._backend.steps_at_once and not self._kept
 
     def order_step(self, sequence: int) -> None:
         """As ``post``, for the ordinary step of all environments."""
+        if self.journal is not None:
+            self._commands_until_maintenance -= 1
+            if self._commands_until_maintenance <= 0:
+                self._maintain()
+                if not self.steps_at_once:  # any more
+                    self.post([(worker, Command(sequence, Op.STEP)) for worker in range(self.num_workers)])
+                    return
         self._busy_since = self._clock()
         self._backend.order_step(sequence)
         if self.journal is not None:
-            self._commands_until_maintenance -= 1
             self.journal.write_step(sequence, self.num_workers)
 
     def finish_step(self, sequence: int) -> bool:
         """As of the backend: as if ``poll`` had brought everybody's answer."""
-        is_done = self._backend.finish_step(sequence)
-        if is_done and self.journal is not None:
+        if not self._is_simple or self._kept or not self._backend.finish_step(sequence):
+            return False
+        if self.journal is not None:
             self.journal.finish_step()
             self._note_rest()
-        return is_done
+        return True
 
     def order_half(self, half: Half) -> None:
         """As ``post``, for one of two halves."""
+        half.is_together = True
+        if self.journal is not None:
+            self._commands_until_maintenance -= 1
+            if self._commands_until_maintenance <= 0:
+                self._maintain()
+                if not self.steps_at_once:  # any more
+                    half.is_together = False
+                    self.post(
+                        [(worker, Command(half.sequence, Op.STEP_EACH, its)) for worker, its in half.steps.items()]
+                    )
+                    return
         self._backend.order_half(half)
         if self._busy_since is None:
             self._busy_since = self._clock()
         if self.journal is not None:
-            self._commands_until_maintenance -= 1
             self.journal.write_half(half)
 
     def finish_half(self, half: Half) -> bool:
         """As of the backend: as if ``poll`` had brought everybody's arrival."""
-        if not self._is_simple or self._kept or not self._backend.finish_half(half):
+        if not half.is_together or not self._is_simple or self._kept or not self._backend.finish_half(half):
             return False
         if self.journal is not None and self.journal.finish_half(half):
             self._note_rest()
@@ -241,8 +252,31 @@ class Supervisor:
         self.journal = self._arena = None
         return self._backend.close(grace)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._backend, name)
+    # Said one by one: a class with a __getattr__ is slower at everything that it has itself, and every step is asked here.
+
+    def clock(self) -> float:
+        """As of the backend."""
+        return self._clock()
+
+    def sleep(self, seconds: float, /) -> None:
+        """As of the backend."""
+        self._sleep(seconds)
+
+    def memory(self, worker: int) -> int | None:
+        """As of the backend."""
+        return self._backend.memory(worker)
+
+    def stack(self, worker: int) -> str:
+        """As of the backend."""
+        return self._backend.stack(worker)
+
+    def start_spare(self) -> bool:
+        """As of the backend."""
+        return self._backend.start_spare()
+
+    def end_spare(self) -> None:
+        """As of the backend."""
+        self._backend.end_spare()
 
     # -- taking in what happened -------------------------------------------------------------------------------------
 
@@ -630,7 +664,10 @@ class Supervisor:
     def _maintain(self) -> None:
         """Let everything be seen to that is seen to from time to time."""
         self._commands_until_maintenance = MAINTENANCE if not self._is_limited else 1
-        self.upkeep.see_to_everything()
+        with forbidden:  # what is waited for here is not what the caller has asked for
+            if self.upkeep.rehearser.is_busy:
+                self.let_happen(0.0)  # whoever steps at once hears nothing of others
+            self.upkeep.see_to_everything()
 
     def count_time(self) -> None:
         """Count the time until now in which workers have been at work: perhaps somebody always is."""

@@ -29,8 +29,8 @@ messages, which costs some microseconds.
 from __future__ import annotations
 
 import platform
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Final
 
 from shoal.vector.backends.patience import LONG_SECONDS, SPIN_SECONDS, look
@@ -85,33 +85,9 @@ class Board:
         row = self._words[worker * STRIDE + PROGRESS]
         return row - 1 if row else None
 
-    def order(self, workers: Iterable[int], sequence: int, half: int = ALL) -> list[int]:
-        """Ask these for a step of all their environments, or of those of one half; returns who sleeps and has to be rung."""
-        words, word = self._words, ORDERED if half == ALL else ORDERED_HALF + half
-        asleep = []
-        for worker in workers:
-            words[worker * STRIDE + word] = sequence
-            if words[worker * STRIDE + WORKER_ASLEEP]:
-                asleep.append(worker)
-        return asleep
-
-    def are_done(self, workers: Iterable[int], sequence: int, seconds: float, half: int = ALL) -> bool:
-        """Look for so long at most whether all of these have finished that step; not if one of them has sent a message."""
-        words, word = self._words, DONE if half == ALL else DONE_HALF + half
-        for worker in workers:
-            if words[worker * STRIDE + word] != sequence:
-                break
-        else:
-            return True  # nothing had to be waited for, which is worth no preparation
-        waiting = [(worker * STRIDE + word, worker * STRIDE + ANSWERED, self._mail_read[worker]) for worker in workers]
-
-        def is_over() -> bool:
-            while waiting and words[waiting[-1][0]] == sequence:
-                waiting.pop()
-            return not waiting or words[waiting[-1][1]] != waiting[-1][2]
-
-        look(is_over, seconds)
-        return not waiting
+    def line(self, workers: Sequence[int], half: int = ALL) -> Line:
+        """To ask these for steps of all their environments, or of those of one half."""
+        return Line(self._words, self._mail_read, workers, half)
 
     def mail_sent(self, worker: int) -> None:
         """Say that there is a message on the socket."""
@@ -151,6 +127,47 @@ class Board:
         self._memory.close()
 
 
+class Line:
+    """Steps that the same workers are asked for again and again. All that is the same each time is found out once."""
+
+    __slots__ = ("_mail_read", "_pairs", "_places", "_words")
+
+    def __init__(self, words: memoryview, mail_read: Sequence[int], workers: Sequence[int], half: int) -> None:
+        order, done = (ORDERED, DONE) if half == ALL else (ORDERED_HALF + half, DONE_HALF + half)
+        self._words, self._mail_read = words, mail_read
+        self._pairs = [(worker * STRIDE + order, worker * STRIDE + WORKER_ASLEEP, worker) for worker in workers]
+        self._places = [(worker * STRIDE + done, worker * STRIDE + ANSWERED, worker) for worker in workers]
+
+    def order(self, sequence: int) -> list[int]:
+        """Ask for a step; returns who sleeps and has to be rung."""
+        words, asleep = self._words, []
+        for place, sleeps, worker in self._pairs:
+            words[place] = sequence
+            if words[sleeps]:
+                asleep.append(worker)
+        return asleep
+
+    def is_done(self, sequence: int) -> bool:
+        """Whether all have finished it."""
+        words = self._words
+        for place, _, _ in self._places:  # noqa: SIM110 - a generator would take longer than all of this
+            if words[place] != sequence:
+                return False
+        return True
+
+    def wait(self, sequence: int, seconds: float) -> bool:
+        """Look for so long at most whether all have finished it; not if one of them has sent a message."""
+        words, mail_read, waiting = self._words, self._mail_read, self._places[:]
+
+        def is_over() -> bool:
+            while waiting and words[waiting[-1][0]] == sequence:
+                waiting.pop()
+            return not waiting or words[waiting[-1][1]] != mail_read[waiting[-1][2]]
+
+        look(is_over, seconds)
+        return not waiting
+
+
 class Desk:
     """One worker's side."""
 
@@ -172,20 +189,26 @@ class Desk:
         ``sleep`` sleeps for so many seconds, or until there is mail, and returns whether there is.
         ``next_mail`` is the number of the next message.
         """
-        begin = time.perf_counter()
+        if self._glance():
+            self._arrived, self._last_wait = perf_counter(), 0.0
+        else:
+            self._wait_for_anything(sleep, patiently)
+        order = self.words[ORDERED]
+        if order != self._last_order:
+            self._last_order = order
+            return order, ALL
+        return self._next_half(next_mail)
+
+    def _wait_for_anything(self, sleep: Callable[[float | None], bool], patiently: bool) -> None:
+        begin = perf_counter()
         may_look = patiently and self._last_wait < SPIN_SECONDS and begin - self._arrived < LONG_SECONDS
         found, _ = look(self._glance, self._patience if may_look else 0.0)
         if not found:
             self.words[WORKER_ASLEEP] = 1
             found = self._glance() or sleep(FIRST_SLEEP_SECONDS) or self._glance() or sleep(None)
             self.words[WORKER_ASLEEP] = 0
-        self._arrived = time.perf_counter()
+        self._arrived = perf_counter()
         self._last_wait = self._arrived - begin
-        order = self.words[ORDERED]
-        if order != self._last_order:
-            self._last_order = order
-            return order, ALL
-        return self._next_half(next_mail)
 
     def _next_half(self, next_mail: Callable[[], int]) -> Order | None:
         words, sequence, half = self.words, 0, ALL
@@ -217,9 +240,10 @@ class Desk:
         words[ARRIVED] += count
         return bool(words[CALLER_ASLEEP]) and sum(self._board[ARRIVED::STRIDE]) >= words[ENOUGH]
 
-    def half_done(self, half: int, sequence: int) -> None:
-        """Say that a step of a half is finished; that its environments have arrived is said besides."""
+    def half_done(self, half: int, sequence: int, count: int) -> bool:
+        """Say that a step of a half, of so many environments, is finished; returns whether the caller has to be rung."""
         self.words[DONE_HALF + half] = sequence
+        return self.arrived(count)
 
     def done(self, sequence: int) -> bool:
         """Say that an ordinary step is finished; returns whether the caller sleeps and has to be rung."""

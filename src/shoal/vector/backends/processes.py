@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from time import perf_counter
 from typing import ClassVar
 
 import cloudpickle
@@ -117,9 +118,15 @@ class ProcessBackend(RealTime):
         self._unsent: set[int] = set()
         """Workers to whom something could not be sent at once."""
         self._last_wait = 0.0
+        self._lines = {ALL: self._board.line(self._workers)}
+        """How steps of all environments, and of halves, are ordered on the board."""
         self._tickets = np.full(recipes[-1].rows.stop, NOT_UNDER_WAY, dtype=np.int64)
         """The numbers of the commands that environments have been given alone, and have not carried out."""
         self._num_under_way = 0
+        self._stepping = NOT_UNDER_WAY
+        """The number of the ordinary step that is under way, unless somebody has asked for workers one by one ..."""
+        self._whole: dict[int, Half] = {}
+        """... and halves that are, of which nobody has asked for the environments one by one."""
         self._is_listening = False
         """Whether somebody waits at the doorbell, so that workers have to ring it."""
         self._shared = SharedBuffer("shoal-arena") if self.shares_arena else None
@@ -221,7 +228,7 @@ class ProcessBackend(RealTime):
             else:
                 self._awaited[worker] = command
             if self._uses_board and command.op is Op.STEP and not data:
-                self._order([worker], command.sequence)
+                self._ring(self._board.line([worker]).order(command.sequence), command.sequence)
                 continue
             raw = None
             if self._shared is None and command.op in (Op.STEP, Op.STEP_EACH):
@@ -275,51 +282,80 @@ class ProcessBackend(RealTime):
 
     @property
     def steps_at_once(self) -> bool:  # type: ignore[override]
-        """Whether steps are ordered on the board, are short enough to look for their end, and nothing else is awaited."""
-        return self._uses_board and self._spins and self._last_wait < SPIN_SECONDS and not self._awaited
+        """Whether steps are ordered on the board, are short enough to look for their end, and no worker has to answer."""
+        return (
+            self._uses_board
+            and self._spins
+            and self._last_wait < SPIN_SECONDS
+            and (not self._awaited or [*self._awaited] == [self._spare])
+        )
 
     def order_step(self, sequence: int) -> None:
         """As :meth:`post`, for the ordinary step, which is the same for all, where that is ordered on the board."""
-        self._awaited = dict.fromkeys(self._workers, Command(sequence, Op.STEP))
-        self._order(self._workers, sequence)
+        self._stepping = sequence
+        asleep = self._lines[ALL].order(sequence)
+        if asleep:
+            self._ring(asleep, sequence)
 
-    def _order(self, workers: Sequence[int], sequence: int, half: int = ALL) -> None:
-        """Order a step on the board, and wake who sleeps."""
-        for worker in self._board.order(workers, sequence, half):
+    def _ring(self, workers: Sequence[int], sequence: int) -> None:
+        """Wake those that sleep: something is ordered on the board."""
+        for worker in workers:
             member = self._members[worker]
             member.channel.send(member.generation, sequence, RING)
 
     def finish_step(self, sequence: int) -> bool:
         """Look whether all have finished the ordinary step, and have nothing more to tell. Otherwise :meth:`poll` goes on."""
-        begin = time.perf_counter()
-        if not self._board.are_done(self._workers, sequence, self._patience):
+        if self._stepping != sequence:
             return False
-        self._last_wait = time.perf_counter() - begin
-        self._awaited = {}
+        begin = perf_counter()
+        if not self._lines[ALL].wait(sequence, self._patience):
+            return False
+        self._last_wait = perf_counter() - begin
+        self._stepping = NOT_UNDER_WAY
         return True
 
     def order_half(self, half: Half) -> None:
         """Order a step of one of two halves on the board."""
-        self._tickets[half.index] = half.sequence
-        self._num_under_way += len(half.rows)
-        self._order(half.workers, half.sequence, half.number)
+        number, sequence = half.number, half.sequence
+        self._whole[number] = half
+        if number not in self._lines:
+            self._lines[number] = self._board.line(half.workers, number)
+        asleep = self._lines[number].order(sequence)
+        if asleep:
+            self._ring(asleep, sequence)
 
     def finish_half(self, half: Half) -> bool:
         """Look whether all workers have finished a half, and have nothing more to tell."""
-        begin = time.perf_counter()
-        patience = self._patience if self._last_wait < SPIN_SECONDS else 0.0
-        if not self._board.are_done(half.workers, half.sequence, patience, half.number):
+        number, sequence = half.number, half.sequence
+        if number not in self._whole:
             return False
-        self._last_wait = time.perf_counter() - begin
-        self._tickets[half.index] = NOT_UNDER_WAY
-        self._num_under_way -= len(half.rows)
+        line = self._lines[number]
+        if line.is_done(sequence):
+            self._last_wait = 0.0
+        else:
+            begin = perf_counter()
+            if not line.wait(sequence, self._patience if self._last_wait < SPIN_SECONDS else 0.0):
+                return False
+            self._last_wait = perf_counter() - begin
+        del self._whole[number]
         self._board.arrivals_seen(len(half.rows))
         return True
+
+    def _take_apart(self) -> None:
+        """From now on, what was ordered as a whole is looked at worker by worker, or environment by environment."""
+        if self._stepping != NOT_UNDER_WAY:
+            self._awaited.update(dict.fromkeys(self._workers, Command(self._stepping, Op.STEP)))
+            self._stepping = NOT_UNDER_WAY
+        for half in self._whole.values():
+            self._tickets[half.rows] = half.sequence
+            self._num_under_way += len(half.rows)
+        self._whole.clear()
 
     def _glance(self) -> list[Event]:
         """What the board says."""
         events: list[Event] = []
         board = self._board
+        self._take_apart()
         for worker in [*self._unsent]:  # where the board always has something, nobody would wait until there is room
             self._send_rest(worker)
         for worker, command in [*self._awaited.items()]:
@@ -361,6 +397,7 @@ class ProcessBackend(RealTime):
     def _read(self, worker: int, events: list[Event]) -> None:
         """Take everything that a worker has sent."""
         member = self._members[worker]
+        self._take_apart()
         try:
             frames, closed = member.channel.receive()
         except ProtocolError as error:
@@ -436,6 +473,7 @@ class ProcessBackend(RealTime):
     def _bury(self, worker: int, member: _Member, events: list[Event], babble: str = "") -> None:
         """A worker is gone, or has to go because nothing it says can be believed any more."""
         assert self._waiter is not None
+        self._take_apart()
         # The socket of a process that ends closes a moment before the process is gone.
         if babble or not member.process.wait(time.monotonic() + 1.0):
             member.process.kill()
@@ -467,6 +505,7 @@ class ProcessBackend(RealTime):
 
     def replace(self, worker: int) -> None:
         """Put another process in the place of one that has died. What it was asked is forgotten."""
+        self._take_apart()
         member = self._members[worker]
         member.let_go()
         self._awaited.pop(worker, None)

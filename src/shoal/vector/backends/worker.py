@@ -44,6 +44,7 @@ from shoal.vector.infos import by_environment
 from shoal.vector.layout import Arena, Rows, pack, private_arena, unpack
 from shoal.vector.messages import (
     EACH,
+    NOTHING,
     Attachment,
     Command,
     Op,
@@ -61,6 +62,7 @@ from shoal.vector.runner import Runner
 
 logger = logging.getLogger(__name__)
 
+STEP = Op.STEP  # what is asked for in every step is not looked up in an enumeration each time
 HERE: Worker | None = None
 """The worker that this process is."""
 
@@ -229,10 +231,16 @@ class Worker:
         """Take a step that was ordered on the board."""
         outcome = self.runner.step_share(half, sequence)
         if half == ALL:
-            self._reply(sequence, Op.STEP, outcome)
-        else:
-            share = self.runner.share(half)
-            self._announce_all(share.rows, share.where, sequence, outcome, half)
+            self._reply(sequence, STEP, outcome)
+            return
+        share = self.runner.share(half)
+        if (outcome is not NOTHING and any(outcome)) or self._has_logged:
+            self._announce_all(share.rows, sequence, outcome)
+            return
+        with self._reporting:
+            self._arena.tickets[share.where] = sequence
+            if self._desk.half_done(half, sequence, len(share.rows)):
+                self._channel.send(self._post.generation, sequence, RING)
 
     def _carry_out(self, frame: Frame) -> Outcome:
         op = Op(frame.kind)
@@ -257,7 +265,7 @@ class Worker:
         whole = Command(frame.sequence, Op(frame.kind), payload)
         if is_together(whole):
             outcome = self.runner.execute(Command(frame.sequence, Op.STEP, payload))
-            self._announce_all(payload.rows, payload.rows, frame.sequence, outcome)
+            self._announce_all(payload.rows, frame.sequence, outcome)
             return
         overlaps = self.runner.slice.overlaps and not (isinstance(payload, Steps) and payload.pace is Pace.IN_TURN)
         for row, command in one_by_one(whole):
@@ -276,16 +284,14 @@ class Worker:
             self._num_under_way -= 1
             self._announce(row, sequence, outcome)
 
-    def _announce_all(self, rows: Rows, where: slice | Rows, sequence: int, outcome: Outcome, half: int = ALL) -> None:
-        """Say that several environments, which ``where`` selects, are done, and with them a half that was ordered."""
+    def _announce_all(self, rows: Rows, sequence: int, outcome: Outcome) -> None:
+        """Say that several environments are done."""
         with self._reporting:
             if any(outcome) or not self._post.uses_board or self._has_logged:
                 for row, its in apart(outcome, rows).items():
                     self._announce(row, sequence, its)
                 return
-            self._arena.tickets[where] = sequence
-            if half != ALL:
-                self._desk.half_done(half, sequence)
+            self._arena.tickets[rows] = sequence
             if self._desk.arrived(len(rows)):
                 self._channel.send(self._post.generation, sequence, RING)
 
@@ -328,7 +334,7 @@ class Worker:
         self.runner.attach(attachment, self._arena)
 
     def _reply(self, sequence: int, kind: int, outcome: Outcome) -> None:
-        is_plain = not any(outcome)
+        is_plain = outcome is NOTHING or not any(outcome)
         if is_plain and self._post.uses_board and not self._has_logged:
             if self._desk.done(sequence):
                 self._channel.send(self._post.generation, sequence, RING)

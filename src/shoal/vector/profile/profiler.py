@@ -180,7 +180,7 @@ class Profiler:
         if isinstance(backend, Supervisor):
             for name, _ in PROBED:
                 recorder.probe(backend, name, Kind.MANAGEMENT)
-            backend = backend._backend
+            backend = backend.backend
         if hasattr(envs, "_merge_infos"):
             recorder.probe(envs, "_merge_infos", Kind.INFOS)
         if not envs._pool.backend.in_process:
@@ -198,7 +198,7 @@ class Profiler:
         self._window_began, recorder.is_on = time.perf_counter_ns(), True
 
     def _own_runners(self) -> list[Any]:
-        return list(getattr(self._envs._pool.backend, "runners", []))
+        return list(getattr(self._envs._pool.unwatched, "runners", []))
 
     def _of_thread(self, runner: Any) -> Recorder:
         recorder = Recorder()
@@ -209,8 +209,8 @@ class Profiler:
         """Let everything be as it was; ``is_quiet`` if there is an exception already that matters more."""
         envs = self._envs
         self._is_attached = False
-        backend: Any = envs._pool.backend
-        for owner in (backend, getattr(backend, "_backend", backend), envs):
+        backend = envs._pool.unwatched
+        for owner in (envs._pool.backend, backend, envs):
             remove_probes(owner)
         if hasattr(backend, "_processes"):
             remove_probes(backend._processes)
