@@ -14,6 +14,7 @@ import pytest
 
 import shoal
 from shoal import EnvList, ParallelEnv
+from shoal.vector import supervisor
 from shoal.vector.interrupts import allowed, postponed
 from tests.envs import counting
 
@@ -270,3 +271,23 @@ def test_who_ignores_interrupts_goes_on_ignoring_them(process_backend: str) -> N
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_upkeep_that_is_interrupted_before_a_step_leaves_nothing_to_wait_for(
+    process_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "MAINTENANCE", 4)
+    with made(process_backend) as envs:
+
+        def interrupt() -> None:  # as a second Ctrl-C does, while something hangs
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(envs._pool.backend.upkeep, "see_to_everything", interrupt)  # type: ignore[attr-defined]
+        with pytest.raises(KeyboardInterrupt):
+            for _ in range(40):
+                envs.step([0] * 4)
+        with pytest.raises(shoal.NothingPending):
+            envs.step_wait()
+        with pytest.raises(shoal.WorkerError, match="KeyboardInterrupt interrupted the sending of a command"):
+            envs.reset()

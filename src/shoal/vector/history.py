@@ -29,16 +29,27 @@ PIECE = 2**20  # bytes of memory for a stretch, if a single round has less
 MOST_SPARE = 2**26  # bytes of memory that is kept to be used again
 
 
+class Piece:
+    """Memory for stretches, one after the other."""
+
+    __slots__ = ("end", "memory", "num_stretches")
+
+    def __init__(self, nbytes: int) -> None:
+        self.memory: memoryview = np.empty(nbytes, np.uint8).data
+        self.end = self.num_stretches = 0
+
+
 class Stretch:
     """Ordinary steps, one after the other: what they were given, and what came of it, side by side in memory."""
 
-    __slots__ = ("dropped", "end", "entries", "halves", "memory", "sizes")
+    __slots__ = ("begin", "entries", "halves", "piece", "sizes")
 
     def __init__(
-        self, memory: memoryview, actions_nbytes: int, results_nbytes: int, halves: Mapping[int, Half | None]
+        self, piece: Piece, actions_nbytes: int, results_nbytes: int, halves: Mapping[int, Half | None]
     ) -> None:
-        self.memory, self.sizes, self.halves = memory, (actions_nbytes, actions_nbytes + results_nbytes), halves
-        self.end = self.dropped = 0
+        piece.num_stretches += 1
+        self.piece, self.begin = piece, piece.end
+        self.sizes, self.halves = (actions_nbytes, actions_nbytes + results_nbytes), halves
         self.entries: list[tuple[int, float, int]] = []
         """The number of each, for how long workers had been at work until then, and which half it was."""
 
@@ -47,21 +58,17 @@ class Stretch:
 
     def append(self, one: Round, half: int, results: Sequence[Array]) -> None:
         """Write down a round, and what has come of it."""
-        memory, begin, actions = self.memory, self.end, one.actions
+        piece, actions = self.piece, one.actions
         assert actions is not None
+        memory, begin = piece.memory, piece.end
         end = begin + len(actions)
         memory[begin:end] = actions
         for block in results:
             begin = end
             end += len(block)
             memory[begin:end] = block  # type: ignore[call-overload]
-        self.end = end
+        piece.end = end
         self.entries.append((one.sequence, one.before, half))
-
-    @property
-    def is_full(self) -> bool:
-        """Whether nothing more can be written."""
-        return self.end + self.sizes[1] > len(self.memory)
 
     def __iter__(self) -> Iterator[Round]:
         return map(self._round, range(len(self.entries)))
@@ -69,21 +76,25 @@ class Stretch:
     def __reversed__(self) -> Iterator[Round]:
         return map(self._round, reversed(range(len(self.entries))))
 
+    def after(self, sequence: int) -> Iterator[Round]:
+        """Those that are later than that one."""
+        return map(self._round, range(bisect_left(self.entries, (sequence + 1,)), len(self.entries)))
+
     def _round(self, place: int) -> Round:
         """One of them. What it was given, and what came of it, is shown where it lies: until something is dropped."""
         between, size = self.sizes
-        begin, (sequence, before, half) = (self.dropped + place) * size, self.entries[place]
+        memory, begin, (sequence, before, half) = self.piece.memory, self.begin + place * size, self.entries[place]
         return Round(
             sequence, Op.STEP if half == ALL else Op.STEP_EACH, None, before, 0,
-            self.memory[begin : begin + between], answered=EVERYBODY,
-            results=self.memory[begin + between : begin + size], half=self.halves[half],
+            memory[begin : begin + between], answered=EVERYBODY,
+            results=memory[begin + between : begin + size], half=self.halves[half],
         )  # fmt: skip
 
     def drop_before(self, sequence: int) -> int:
         """Forget earlier rounds; returns how many."""
         count = bisect_left(self.entries, (sequence,))
         del self.entries[:count]
-        self.dropped += count
+        self.begin += count * self.sizes[1]
         return count
 
 
@@ -94,8 +105,10 @@ class History:
         self._parts: deque[Round | Stretch] = deque()
         self._last: Stretch | None = None
         """The one that grows, if nothing has come after it."""
-        self._spare: list[memoryview] = []
-        """Memory of stretches that have been dropped."""
+        self._piece: Piece | None = None
+        """Where the next stretch begins."""
+        self._spare: list[Piece] = []
+        """Those of which all stretches have been dropped."""
         self.under_way: Round | None = None
         """An ordinary step that has not been answered by all. It is always the last round."""
         self._halves_under_way: list[Round] = []
@@ -109,7 +122,10 @@ class History:
         """Say what there is to keep of an ordinary step."""
         self._sizes = actions.nbytes, sum(array.nbytes for array in results)
         self.step_nbytes = sum(self._sizes)
-        self._last, self._spare = None, []  # what has been written has another size
+        self._last_place = max(PIECE, self.step_nbytes) - self.step_nbytes
+        """The last one in a piece at which there is room for a step."""
+        self._last = self._piece = None  # what has been written has another size
+        self._spare = []
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -151,7 +167,7 @@ class History:
 
     def _pack(self, one: Round, results: Sequence[Array]) -> None:
         stretch, half = self._last, one.half
-        if stretch is None or self._parts[-1] is not stretch or stretch.is_full:
+        if stretch is None or self._parts[-1] is not stretch or stretch.piece.end > self._last_place:
             stretch = self._new_stretch()
         number = ALL
         if half is not None:
@@ -161,9 +177,9 @@ class History:
         self.nbytes += self.step_nbytes
 
     def _new_stretch(self) -> Stretch:
-        size = max(PIECE, self.step_nbytes)
-        memory = self._spare.pop() if self._spare else np.empty(size, np.uint8).data
-        stretch = self._last = Stretch(memory, *self._sizes, self._halves)
+        if self._piece is None or self._piece.end > self._last_place:
+            self._piece = self._spare.pop() if self._spare else Piece(max(PIECE, self.step_nbytes))
+        stretch = self._last = Stretch(self._piece, *self._sizes, self._halves)
         self._parts.append(stretch)
         return stretch
 
@@ -188,8 +204,8 @@ class History:
             if isinstance(part, Round):
                 if part.sequence > sequence:
                     yield part
-            elif part.entries[-1][0] > sequence:
-                yield from (one for one in part if one.sequence > sequence)
+            else:
+                yield from part.after(sequence)
 
     def _rest(self) -> list[Round]:
         return self._halves_under_way if self.under_way is None else [*self._halves_under_way, self.under_way]
@@ -228,8 +244,12 @@ class History:
         """Nothing is left of it but memory, which can be used again."""
         if stretch is self._last:
             self._last = None
-        if len(self._spare) * len(stretch.memory) < MOST_SPARE:
-            self._spare.append(stretch.memory)
+        piece = stretch.piece
+        piece.num_stretches -= 1
+        if not piece.num_stretches:
+            piece.end = 0
+            if piece is not self._piece and len(self._spare) * len(piece.memory) < MOST_SPARE:
+                self._spare.append(piece)
 
 
 def joined(blocks: Sequence[Array]) -> bytes:

@@ -131,14 +131,18 @@ class Pool:
         try:
             self.backend.post(commands)
         except BaseException as error:
-            self._op = None
-            self._turn_back(slot)
-            if not isinstance(error, ShoalError):
-                self._failed = WorkerError(
-                    f"{type(error).__name__} interrupted the sending of a command: some workers have got it, others not."
-                )
+            self._note_unsent(error, slot)
             raise
         self._op, self._waiting, self._outcomes = op, {worker for worker, _ in commands}, {}
+
+    def _note_unsent(self, error: BaseException, slot: int) -> None:
+        """A command has not been sent, or not to all."""
+        self._op = None
+        self._turn_back(slot)
+        if not isinstance(error, ShoalError):
+            self._failed = WorkerError(
+                f"{type(error).__name__} interrupted the sending of a command: some workers have got it, others not."
+            )
 
     def _advance(self, op: Op) -> int:
         """Take the next sequence number, and turn to the slot it means; returns the slot until now.
@@ -219,11 +223,16 @@ class Pool:
     def _step_at_once(self) -> Outcome:
         """Begin and finish the ordinary step, without the detour over what else could happen."""
         self._check_usable()
-        self._advance(STEP)
+        slot = self._advance(STEP)
         sequence, backend = self._sequence, self.backend
-        # Noted before anybody is asked: whatever happens from here on, it is a step that was begun.
+        # Noted before anybody is asked: whatever happens once all are, it is a step that was begun.
         self._op, self._waiting, self._outcomes = STEP, set(self._workers), {}
-        backend.order_step(sequence)
+        try:
+            backend.order_step(sequence)
+        except BaseException as error:
+            self._waiting = set()
+            self._note_unsent(error, slot)
+            raise
         if not backend.finish_step(sequence):
             return self.finish()
         self._waiting.clear()
