@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -15,8 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 import shoal
 from shoal import ParallelEnv
+from shoal.vector import history, shortening, supervisor
 from tests.comparing import difference
-from tests.envs import WalkingEnv
+from tests.envs import SilentEnv, WalkingEnv
 
 NUM_ENVS = 3
 ROWS = st.lists(st.integers(0, NUM_ENVS - 1), min_size=1, max_size=NUM_ENVS, unique=True).map(sorted)
@@ -27,11 +29,13 @@ class AnyOrder(RuleBasedStateMachine):
     """The same calls to a pool and to a loop."""
 
     backend = ""
+    env_fn: type[WalkingEnv] = WalkingEnv
 
     def __init__(self) -> None:
         super().__init__()
-        self.pool = ParallelEnv([WalkingEnv] * NUM_ENVS, backend=self.backend, num_workers=2, start_method="fork")
-        self.loop = ParallelEnv([WalkingEnv] * NUM_ENVS, backend="serial")
+        self.pool = ParallelEnv([self.env_fn] * NUM_ENVS, backend=self.backend, num_workers=2, start_method="fork")
+        self.loop = ParallelEnv([self.env_fn] * NUM_ENVS, backend="serial")
+        self.halves = {envs: envs.split(2) for envs in (self.pool, self.loop)}
         self.away = 0
 
     def teardown(self) -> None:
@@ -89,6 +93,23 @@ class AnyOrder(RuleBasedStateMachine):
         sent = self.both(lambda envs: envs.send(actions[: len(rows)], rows))
         self.away += 0 if isinstance(sent, Exception) else len(rows)
 
+    @rule(actions=ACTIONS, number=st.integers(0, 1))
+    def begin_a_half(self, actions: list[int], number: int) -> None:
+        size = self.halves[self.loop][number].num_envs
+        sent = self.both(lambda envs: self.halves[envs][number].step_async(np.array(actions[:size])))
+        self.away += 0 if isinstance(sent, Exception) else size
+
+    @rule(number=st.integers(0, 1))
+    def finish_a_half(self, number: int) -> None:
+        results = self.both(lambda envs: self.halves[envs][number].step_wait())
+        self.away -= 0 if isinstance(results, Exception) else self.halves[self.loop][number].num_envs
+
+    @rule(actions=ACTIONS, times=st.integers(1, 20))
+    def step_halves_for_a_while(self, actions: list[int], times: int) -> None:
+        for number in (*[0, 1] * times, 0, 1):
+            self.begin_a_half(actions, number)
+            self.finish_a_half(1 - number)
+
     @rule()
     def receive_all(self) -> None:
         def receive(envs: ParallelEnv) -> Any:
@@ -113,6 +134,11 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
-def test_calls_in_any_order(process_backend: str) -> None:
-    machine = type("AnyOrder", (AnyOrder,), {"backend": process_backend})
-    run_state_machine_as_test(machine, settings=settings(max_examples=30, stateful_step_count=30, deadline=None))
+@pytest.mark.parametrize("env_fn", [WalkingEnv, SilentEnv])
+def test_calls_in_any_order(process_backend: str, env_fn: type[WalkingEnv], monkeypatch: pytest.MonkeyPatch) -> None:
+    # Little is kept for long, and memory is used again all the time.
+    monkeypatch.setattr(history, "PIECE", 1024)
+    monkeypatch.setattr(supervisor, "MAINTENANCE", 4)
+    monkeypatch.setattr(shortening, "WORTHWHILE_SECONDS", 0.002)
+    machine = type("AnyOrder", (AnyOrder,), {"backend": process_backend, "env_fn": env_fn})
+    run_state_machine_as_test(machine, settings=settings(max_examples=20, stateful_step_count=30, deadline=None))
