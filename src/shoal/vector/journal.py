@@ -30,7 +30,7 @@ from shoal.vector.failures import Failure
 from shoal.vector.halves import Half
 from shoal.vector.history import History, joined
 from shoal.vector.layout import Arena, Array, Rows, as_index, private_arena
-from shoal.vector.messages import EACH, Attachment, Command, Op, Redo, Replay, Reply, Steps, one_by_one
+from shoal.vector.messages import EACH, STEP, STEP_EACH, Attachment, Command, Op, Redo, Replay, Reply, Steps, one_by_one
 from shoal.vector.rounds import (
     NOBODY,
     NONE_FAILED,
@@ -46,7 +46,6 @@ from shoal.vector.rounds import (
 from shoal.vector.starts import Past, Start
 
 JOURNALED = frozenset((Op.RESET, Op.STEP, Op.CALL, Op.SET_ATTR, *EACH))
-STEP, STEP_EACH = Op.STEP, Op.STEP_EACH  # what is written in every step is not looked up in an enumeration each time
 SMALL = 256
 """Results of at most so many bytes for each environment are kept as they are, which is quicker than to digest them ..."""
 MUCH = 2**16

@@ -68,6 +68,8 @@ class Op(IntEnum):
 
 
 EACH = (Op.STEP_EACH, Op.RESET_EACH)
+STEP, STEP_EACH = Op.STEP, Op.STEP_EACH
+"""For who names them in every step: a name of a module is found more quickly than a member of an enumeration."""
 
 
 class Reset(NamedTuple):

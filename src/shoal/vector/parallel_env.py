@@ -31,7 +31,7 @@ from shoal.vector.halves import halves_of
 from shoal.vector.infos import EnvInfos, batch_infos, num_informed
 from shoal.vector.layout import Array, FixedLeaf
 from shoal.vector.leases import PoisonedLeases, num_slots_for
-from shoal.vector.messages import NOTHING, Attachment, EnvFn, Op, Outcome, Pace, Steps
+from shoal.vector.messages import NOTHING, STEP, Attachment, EnvFn, Op, Outcome, Pace, Steps
 from shoal.vector.observations import EarlyCopy, ObservationReader
 from shoal.vector.parts import Part, split
 from shoal.vector.pool import OnReply
@@ -39,7 +39,6 @@ from shoal.vector.short_way import short_way_of
 from shoal.vector.tasks import Options, Seeds, TaskFunction, reset_mask_of, seeds_of
 from shoal.vector.tensors import as_tensors, check_output, duplicate_for
 
-STEP = Op.STEP  # what is asked for in every step is not looked up in an enumeration each time
 LARGE = 2**18  # observations of so many bytes are copied worker by worker, as these finish
 
 Step = tuple[Any, Array, Array, Array, dict[str, Any]]

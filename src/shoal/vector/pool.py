@@ -28,6 +28,8 @@ from shoal.vector.interrupts import Interrupts, NotPostponed, postponed
 from shoal.vector.layout import Arena
 from shoal.vector.messages import (
     NOTHING,
+    STEP,
+    STEP_EACH,
     Arrival,
     Arrivals,
     Attachment,
@@ -47,8 +49,6 @@ from shoal.vector.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
-
-STEP, STEP_EACH = Op.STEP, Op.STEP_EACH  # what is asked in every step is not looked up in an enumeration each time
 
 OnReply = Callable[[range], None]
 

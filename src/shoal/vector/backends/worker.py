@@ -45,6 +45,7 @@ from shoal.vector.layout import Arena, Rows, pack, private_arena, unpack
 from shoal.vector.messages import (
     EACH,
     NOTHING,
+    STEP,
     Attachment,
     Command,
     Op,
@@ -62,7 +63,6 @@ from shoal.vector.runner import Runner
 
 logger = logging.getLogger(__name__)
 
-STEP = Op.STEP  # what is asked for in every step is not looked up in an enumeration each time
 HERE: Worker | None = None
 """The worker that this process is."""
 
