@@ -9,33 +9,72 @@ What has no fixed size (text, graphs) is digested one by one, as far as its part
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from shoal.vector.layout import Array, Rows, as_index
+from shoal.vector.layout import Array, Rows, as_slice
 from shoal.vector.observations import LooseValues
 
 WORDS = (np.uint64, np.uint32, np.uint16, np.uint8)
+MANY_WORDS = 512
+"""From so many on, another function sums a row more quickly than the one that is called more quickly."""
+MOST_KNOWN = 64
+
+Term = tuple[Callable[[Array, Array], Array], Array, Array]
+"""What sums, the words of an array's rows, and their weights."""
 
 
 class Digester:
-    """Digests the results of environments that write into arrays like these."""
+    """Digests the results of environments that are written into these arrays."""
 
     def __init__(self, results: Sequence[Array]) -> None:
         random = np.random.default_rng(20260101)
+        self._results = results
         self._weights = [
             random.integers(0, 2**63, size=_as_words(array[:1]).shape[1], dtype=np.uint64) * 2 + 1 for array in results
         ]
+        self._known: dict[tuple[int, int, int], list[Term]] = {}
+        """How rows are digested that have been before: the same ones are, in every step."""
 
-    def digest(self, results: Sequence[Array], rows: Rows) -> Array:
+    def digest(self, rows: Rows) -> Array:
         """One number for each of these rows."""
-        index = as_index(rows)
-        total = np.zeros(len(rows), dtype=np.uint64)
-        for array, weights in zip(results, self._weights, strict=True):
-            total += np.einsum("ij,j->i", _as_words(array[index]), weights)  # twice as fast as a product of matrices
-        return total
+        return _summed(self._terms(rows), len(rows))
+
+    def digest_copies(self, results: Sequence[Array], rows: Rows) -> Array:
+        """The same for rows of other arrays of the same kind."""
+        return _summed(self._looked_up(results, list(rows)), len(rows))
+
+    def _terms(self, rows: Rows) -> list[Term]:
+        evenly = rows if isinstance(rows, range) else as_slice(rows)
+        if evenly is None:  # these have to be copied
+            return self._looked_up(self._results, list(rows))
+        key = evenly.start, evenly.stop, evenly.step
+        terms = self._known.get(key)
+        if terms is None:
+            terms = self._looked_up(self._results, slice(*key))
+            if len(self._known) < MOST_KNOWN:
+                self._known[key] = terms
+        return terms
+
+    def _looked_up(self, results: Sequence[Array], index: slice | list[int]) -> list[Term]:
+        return [
+            (np.dot if len(weights) < MANY_WORDS else _einsum, _as_words(array[index]), weights)
+            for array, weights in zip(results, self._weights, strict=True)
+        ]
+
+
+def _summed(terms: Sequence[Term], count: int) -> Array:
+    total = np.zeros(count, dtype=np.uint64)
+    for product, words, weights in terms:
+        total += product(words, weights)
+    return total
+
+
+def _einsum(words: Array, weights: Array) -> Array:
+    summed: Array = np.einsum("ij,j->i", words, weights)
+    return summed
 
 
 def add_loose(digests: Array, loose: LooseValues) -> None:
@@ -46,11 +85,9 @@ def add_loose(digests: Array, loose: LooseValues) -> None:
 
 
 def _as_words(array: Array) -> Array:
-    """The same bytes as words, one row for each environment, in the largest words that fit."""
+    """The same bytes as words, one row for each environment, in the largest words that fit. No copy: rows have no gaps."""
     count = len(array)
-    as_bytes = (
-        np.ascontiguousarray(array).reshape(count, -1).view(np.uint8) if array.size else np.zeros((count, 0), np.uint8)
-    )
+    as_bytes = array.reshape(count, -1).view(np.uint8) if array.size else np.zeros((count, 0), np.uint8)
     size = as_bytes.shape[1]
     word = next(word for word in WORDS if size % np.dtype(word).itemsize == 0)
     return as_bytes.view(word)

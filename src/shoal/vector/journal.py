@@ -332,7 +332,7 @@ class Journal:
     def _digests(self, results: list[Array], places: Rows) -> list[int]:
         if self._takes_digests:
             return results[0][as_index(places)].tolist()  # type: ignore[no-any-return]
-        return self._digester.digest(results, places).tolist()  # type: ignore[no-any-return]
+        return self._digester.digest_copies(results, places).tolist()  # type: ignore[no-any-return]
 
     def _laid_out(self, results: bytes | memoryview) -> list[Array]:
         """The arrays in this memory, as long as nothing else is laid out; or the digests."""

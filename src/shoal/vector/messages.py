@@ -193,6 +193,8 @@ class Replay(NamedTuple):
     """The captured state of all of a worker's environments, in which everything begins."""
     first: int = 0
     """Where in it the first environment is that is to be brought back."""
+    gives_way: bool = False
+    """Whether nobody waits for it, so that others may have the processor between any two commands."""
 
 
 def renumbered(replay: Replay, row: int) -> Replay:

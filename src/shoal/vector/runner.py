@@ -40,6 +40,7 @@ from shoal.vector.messages import (
     Steps,
 )
 from shoal.vector.observations import ObservationWriter
+from shoal.vector.patience import give_way
 from shoal.vector.plain_steps import PlainSteps, plain_steps_of
 from shoal.vector.replays import IS_REPLAYING
 from shoal.vector.slices import Finished, LoopSlice, Progress
@@ -88,7 +89,8 @@ class Runner:
         self.slice.write_unwritten()
         self.slice.sequence = command.sequence
         if self._has_slots and command.op in (Op.STEP, Op.RESET):
-            self._writer = self.slice.writer = self._writers[command.sequence % len(self._writers)]
+            self._turn_to(command.sequence % len(self._writers))
+            self.slice.writer = self._writer
         match command.op:
             case Op.STEP:
                 self._step(payload, outcome)
@@ -156,7 +158,7 @@ class Runner:
 
     def _take_digests(self, rows: Rows, outcome: Outcome) -> None:
         digests = self._arena.digests
-        digests[as_index(rows)] = self._digester.digest(self._writer.results, rows)
+        digests[as_index(rows)] = self._digester.digest(rows)
         if outcome.loose:
             add_loose(digests, outcome.loose)
 
@@ -187,6 +189,8 @@ class Runner:
             if start.lost is not None:
                 self.slice.interrupt(row, start)
         for number, redo in enumerate(replay.redo):
+            if replay.gives_way:
+                give_way()
             self._do_again(redo, replay.starts)
             for row in self._differing(redo):
                 where = f"environment {row} {self.slice.whereabouts(row)} (command {number + 1} of the replay)"
@@ -238,19 +242,24 @@ class Runner:
         layout = attachment.layout
         self._attachment, self._arena = attachment, arena
         self._takes_digests = attachment.takes_digests
-        if self._takes_digests:
-            self._digester = Digester(arena.results)
         self._writers = []
         for slot in range(arena.num_slots):
             arena.turn_to(slot)
             self._writers.append(ObservationWriter(layout, arena))
+        self._digesters = [Digester(writer.results) for writer in self._writers] if self._takes_digests else []
         self._has_slots = arena.num_slots > 1
-        self._writer = self._writers[0]
+        self._turn_to(0)
         arena.turn_to(0)
         self._actions = ActionReader(layout, arena, self.rows)
         self._mode = attachment.autoreset_mode
         self.slice.attach(arena, self._writer, attachment.task_source)
         self._shares: dict[int, Share] = {}
+
+    def _turn_to(self, slot: int) -> None:
+        """Let observations be written into this slot."""
+        self._writer = self._writers[slot]
+        if self._takes_digests:
+            self._digester = self._digesters[slot]
 
     def share(self, half: int) -> Share:
         """This runner's environments of a half, or all of them."""

@@ -33,9 +33,9 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Final
 
-from shoal.vector.backends.patience import LONG_SECONDS, SPIN_SECONDS, look
 from shoal.vector.backends.shared_buffer import SharedBuffer, is_portable, map_shared
 from shoal.vector.halves import ALL, NUM_HALVES
+from shoal.vector.patience import LONG_SECONDS, SPIN_SECONDS, look
 
 # Each group has a cache line of its own, so that writing to one does not disturb who looks at another.
 PROGRESS: Final = 0

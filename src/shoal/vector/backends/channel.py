@@ -25,8 +25,8 @@ from collections import deque
 from typing import NamedTuple
 
 from shoal.vector.backends.board import Desk, Order
-from shoal.vector.backends.patience import LONG_SECONDS, SPIN_SECONDS, look
 from shoal.vector.errors import ProtocolError
+from shoal.vector.patience import LONG_SECONDS, SPIN_SECONDS, look
 
 HEADER = struct.Struct("<IIQIIIQ")
 MAGIC = int.from_bytes(b"shoa", "little")

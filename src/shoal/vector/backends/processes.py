@@ -27,7 +27,6 @@ from shoal.vector.backends.last_words import ask_for_stack, read_last_words
 from shoal.vector.backends.launch import Launcher, Process, make_launcher
 from shoal.vector.backends.lifeline import Lifeline
 from shoal.vector.backends.limits import let_others_go_first, make_room_for, resident_bytes
-from shoal.vector.backends.patience import SPIN_SECONDS, look
 from shoal.vector.backends.remote_log import LogSettings, handle_record
 from shoal.vector.backends.shared_buffer import SharedBuffer
 from shoal.vector.backends.waiting import Waiter, make_waiter
@@ -53,6 +52,7 @@ from shoal.vector.messages import (
     Reply,
     Steps,
 )
+from shoal.vector.patience import SPIN_SECONDS, look
 from shoal.vector.registrations import own_registrations
 
 logger = logging.getLogger(__name__)
@@ -541,14 +541,15 @@ class ProcessBackend(RealTime):
         return True
 
     def end_spare(self) -> None:
-        """Give up the spare process; it may have been used."""
+        """Give up the spare process; it may have been used. Who needs its place next waits until it is gone."""
         assert self._waiter is not None
         spare = self._members[self._spare]
         if not spare.dead:
             self._waiter.forget(self._spare)
+            spare.process.kill()
+            spare.dead = True
         self._awaited.pop(self._spare, None)
         self._spare_is_free = False
-        spare.let_go()
 
     def _take_spare(self, worker: int, member: _Member) -> None:
         """Let the spare process be this worker from now on."""

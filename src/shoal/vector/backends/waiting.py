@@ -12,9 +12,9 @@ import time
 from typing import NamedTuple, Protocol
 
 from shoal.vector.backends.fork_guard import disown, own
-from shoal.vector.backends.patience import SPIN_SECONDS, look
 from shoal.vector.backends.shared_buffer import is_portable
 from shoal.vector.interrupts import allowed
+from shoal.vector.patience import SPIN_SECONDS, look
 
 ASK_SECONDS = 0.25
 
