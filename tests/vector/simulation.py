@@ -20,6 +20,7 @@ from shoal.vector.halves import Half
 from shoal.vector.layout import Arena, as_index, private_arena
 from shoal.vector.messages import (
     EACH,
+    NOTHING,
     Arrival,
     Attachment,
     Command,
@@ -61,7 +62,7 @@ class SimulatedWorker:
 class SimulatedBackend:
     """A backend in which a seed decides who works next, and who dies."""
 
-    name, in_process = "shm", False
+    name, in_process, has_sheet = "shm", False, False
     dropped_replies = 0
 
     def __init__(self, recipes: list[Recipe], seed: int, danger: float, possible: Sequence[str] = ACCIDENTS) -> None:
@@ -152,17 +153,17 @@ class SimulatedBackend:
                 break
             self._told.extend(events)
 
-    def finish_step(self, sequence: int) -> bool:
+    def finish_step(self, sequence: int) -> Outcome | None:
         """Sometimes all are done already; often somebody is not, has more to tell, or never will be."""
         self._work_for_a_while()
         answers = {event.worker: event for event in self._told if isinstance(event, Reply)}
         if len(answers) < self.num_workers or len(answers) < len(self._told):
-            return False
+            return None
         if any(event.sequence != sequence or any(event.outcome) for event in answers.values()):
-            return False
+            return None
         self._told.clear()
         self.steps_finished += 1
-        return True
+        return NOTHING
 
     def poll(self, timeout: float | None, arrivals: int = 1) -> list[Event]:
         if self._told:

@@ -102,14 +102,25 @@ def batch_infos(env_infos: Sequence[EnvInfo], num_envs: int) -> dict[str, Any]:
     """The infos of one step or reset as one dictionary."""
     if not env_infos:
         return {}
-    columns = [entry for entry in env_infos if isinstance(entry, Columns)]
+    columns = sorted((entry for entry in env_infos if isinstance(entry, Columns)), key=_first_row)
     others = [entry for entry in env_infos if not isinstance(entry, Columns)]
     if not columns:
         return _batch_each(others, num_envs)
     names = {name for entry in columns for name in entry.values}
     if any(not names.isdisjoint(info) for _, info in others) or not _fit(columns):
         return _batch_each(list(by_environment(env_infos).items()), num_envs)
-    return {**_batch_columns(columns, num_envs), **_batch_each(others, num_envs)}
+    batched = _batch_columns(columns, num_envs)
+    if not others and len(batched) == 2 * len(columns[0].values):
+        return batched
+    # In the order in which the environments, the first one first, have named them.
+    batched.update(_batch_each(others, num_envs))
+    named = (entry[1] for entry in sorted(env_infos, key=_first_row))
+    ordered = dict.fromkeys(name for names in named for name in names)
+    return {key: batched[key] for name in ordered for key in (name, f"_{name}")}
+
+
+def _first_row(entry: EnvInfo) -> int:
+    return entry.rows[0] if isinstance(entry, Columns) else entry[0]
 
 
 def _fit(columns: list[Columns]) -> bool:

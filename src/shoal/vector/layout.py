@@ -14,6 +14,7 @@ The arena holds, one after the other and each contiguous over all environments::
     tickets              (num_envs,) int64, which command an environment has carried out last, when it was asked alone
     digests              (num_envs,) uint64, of the last result, where the caller cannot keep the result itself
     origins              (num_envs, 9) uint64, how the last episode began, where environments may have to be brought back
+    sheet                (num_envs, 256) uint8, for infos that are alike in every step, where memory is shared
     action leaf 0        (num_envs, *shape)
     ...                  ... and again in double precision, for each action leaf of less
 
@@ -41,6 +42,7 @@ Rows = range | list[int]
 """Environments, by index. Those of one worker are a range; a subset is a list."""
 
 ALIGNMENT = 64  # a cache line, so that two fields never share one
+SHEET_NBYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,7 @@ class Arena:
     tickets: Array
     digests: Array
     origins: Array
+    sheet: Array
     results: list[Array]
     """What an environment's step writes."""
     result_blocks: list[Array]
@@ -147,6 +150,7 @@ class Arena:
         self._blocks, self.action_block = _blocks(layout, buffer)
         self.reward, self.terminated, self.truncated = next(arrays), next(arrays), next(arrays)
         self.tickets, self.digests, self.origins = next(arrays), next(arrays), next(arrays)
+        self.sheet = next(arrays)
         self.actions = [next(arrays) for _ in fixed_leaves(layout.action)]
         self.wide_actions = {leaf.number: next(arrays) for leaf in layout.narrow_actions()}
         self.turn_to(0)
@@ -178,6 +182,7 @@ class Layout:
     num_envs: int
     num_slots: int = 1
     is_journaled: bool = False
+    has_sheet: bool = False
 
     @classmethod
     def of(
@@ -188,10 +193,11 @@ class Layout:
         num_slots: int = 1,
         *,
         is_journaled: bool = False,
+        has_sheet: bool = False,
     ) -> Layout:
         """The layout for environments that all have these two spaces."""
         observation, action = take_apart(observation_space, "observation"), take_apart(action_space, "action")
-        return cls(observation, action, num_envs, num_slots, is_journaled)
+        return cls(observation, action, num_envs, num_slots, is_journaled, has_sheet)
 
     def narrow_actions(self) -> Iterator[FixedLeaf]:
         """The action leaves in which a double would have to be rounded."""
@@ -203,6 +209,7 @@ class Layout:
             *((leaf.dtype, leaf.shape) for _ in range(self.num_slots) for leaf in fixed_leaves(self.observation)),
             *((dtype, ()) for dtype in numbers),
             (np.dtype(np.uint64), (NUM_WORDS if self.is_journaled else 0,)),
+            (np.dtype(np.uint8), (SHEET_NBYTES if self.has_sheet else 0,)),
             *((leaf.dtype, leaf.shape) for leaf in fixed_leaves(self.action)),
             *((np.dtype(np.float64), leaf.shape) for leaf in self.narrow_actions()),
         ]
@@ -249,7 +256,7 @@ def _blocks(layout: Layout, buffer: Buffer) -> tuple[list[list[Array]], Array]:
     """
     offsets = [*(offset for offset, *_ in layout.placed()), layout.nbytes]
     slots, leaves = layout.num_slots, sum(1 for _ in fixed_leaves(layout.observation))
-    numbers, actions = slots * leaves, slots * leaves + 6
+    numbers, actions = slots * leaves, slots * leaves + 7
 
     def block(first: int, stop: int) -> Array:
         return np.frombuffer(buffer, np.uint8, offsets[stop] - offsets[first], offsets[first])

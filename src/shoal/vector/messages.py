@@ -98,12 +98,19 @@ class Attachment:
     """For how many steps there is room for observations."""
     group_size: int = 1
     """So many neighbours are in the same part, where there are several."""
+    has_sheet: bool = False
+    """Whether infos that are alike in every step are written into the arena."""
 
     @property
     def layout(self) -> Layout:
         """Where everything lies."""
         return Layout.of(
-            self.observation_space, self.action_space, self.num_envs, self.num_slots, is_journaled=self.is_journaled
+            self.observation_space,
+            self.action_space,
+            self.num_envs,
+            self.num_slots,
+            is_journaled=self.is_journaled,
+            has_sheet=self.has_sheet,
         )
 
 

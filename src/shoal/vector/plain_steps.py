@@ -22,10 +22,13 @@ from shoal.vector.slices import NUMBERS, LoopSlice
 ndarray, frombuffer = np.ndarray, np.frombuffer
 NP_FALSE = np.False_  # there is only one
 
-PlainSteps = Callable[[list[Any], list[Failure], Array | None], list[Any] | None]
-"""Takes an action for each environment, a list for failures, and an array for the observations if they are not to be written
-into the arena. Returns ``None`` if everything is written down, else what environments returned, which is still to be taken in;
-``None`` therein stands for one that raised, which is on the list of failures."""
+Told = list[tuple[int, dict[str, Any]]]
+"""Environments, and what they have told."""
+PlainSteps = Callable[[list[Any], list[Failure], Array | None, Told], list[Any] | None]
+"""Takes an action for each environment, a list for failures, an array for the observations if they are not to be written
+into the arena, and a list for infos. Returns ``None`` if everything is written down and only infos are to be taken in, else
+what environments returned, all of which is still to be taken in; ``None`` therein stands for one that raised, which is on the
+list of failures."""
 
 
 def plain_steps_of(its: LoopSlice | BatchSlice, rows: Rows, arena: Arena, layout: Layout) -> PlainSteps | None:
@@ -59,7 +62,7 @@ def _plain_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: F
     terminateds, truncateds = (flags.view(np.uint8)[index].data for flags in (arena.terminated, arena.truncated))
     no_flags = bytes(len(rows))
 
-    def step(actions: list[Any], failures: list[Failure], target: Array | None) -> list[Any] | None:
+    def step(actions: list[Any], failures: list[Failure], target: Array | None, told: Told) -> list[Any] | None:
         if places is None:
             envs = its.envs
             its.rounds += 1
@@ -82,7 +85,6 @@ def _plain_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: F
                     (terminated is False or terminated is NP_FALSE)
                     and (truncated is False or truncated is NP_FALSE)
                     and type(info) is dict
-                    and not info
                     and (type(reward) is float or type(reward) in NUMBERS)
                     and type(observation) is ndarray
                     and (observation.dtype is dtype or observation.dtype == dtype)  # which is slower
@@ -91,6 +93,8 @@ def _plain_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: F
                     try:
                         rewards[row] = reward
                         see(observation)
+                        if info:
+                            told.append((row, info))
                         continue
                     except ValueError:  # a whole number that is too large
                         pass
@@ -98,11 +102,11 @@ def _plain_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: F
                 result, is_plain = (observation, reward, terminated, truncated, info), False
                 break
         except its.caught as error:
-            results = put_together(observations)
+            results = put_together(observations, told)
             its.go_on_after(error, rows, results, actions, failures)
             return results
         if not is_plain:
-            results = [*put_together(observations), result]
+            results = [*put_together(observations, told), result]
             its.go_on_with(rows, results, actions, failures)
             return results
         progress[0] = 0
@@ -126,10 +130,13 @@ def _plain_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: F
             target[place] = observation
         return None
 
-    def put_together(observations: list[Any]) -> list[Any]:
+    def put_together(observations: list[Any], told: Told) -> list[Any]:
         """What those who were plain have returned."""
+        infos = dict(told)
+        told.clear()
         return [
-            (observation, rewards[row], False, False, {}) for row, observation in zip(rows, observations, strict=False)
+            (observation, rewards[row], False, False, infos.get(row, {}))
+            for row, observation in zip(rows, observations, strict=False)
         ]
 
     return step
@@ -147,7 +154,7 @@ def _overlapping_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, l
     terminateds, truncateds = (flags.view(np.uint8)[index].data for flags in (arena.terminated, arena.truncated))
     no_flags = bytes(len(rows))
 
-    def step(actions: list[Any], failures: list[Failure], target: Array | None) -> list[Any] | None:
+    def step(actions: list[Any], failures: list[Failure], target: Array | None, told: Told) -> list[Any] | None:
         assert target is None, "only environments in the caller's own process write elsewhere"
         envs = [its.envs[place] for place in places]
         if rows is its.rows:

@@ -16,6 +16,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from shoal.vector.backends import Backend, Recipe, make_backend
@@ -27,7 +28,6 @@ from shoal.vector.halves import Half
 from shoal.vector.interrupts import Interrupts, NotPostponed, postponed
 from shoal.vector.layout import Arena
 from shoal.vector.messages import (
-    NOTHING,
     STEP,
     STEP_EACH,
     Arrival,
@@ -113,6 +113,7 @@ class Pool:
         """Lay out the arena for these spaces."""
         self._sequence += 1
         self._op, self._waiting, self._outcomes = Op.ATTACH, set(range(len(self.rows))), {}
+        attachment = replace(attachment, has_sheet=self.unwatched.has_sheet)
         self.arena = self.backend.attach(attachment, self._sequence)
         self.finish()
         self._num_slots = attachment.num_slots
@@ -233,10 +234,11 @@ class Pool:
             self._waiting = set()
             self._note_unsent(error, slot)
             raise
-        if not backend.finish_step(sequence):
+        outcome = backend.finish_step(sequence)
+        if outcome is None:
             return self.finish()
         self._waiting.clear()
-        return NOTHING
+        return outcome
 
     def finish(self, timeout: float | None = None, on_reply: OnReply | None = None) -> Outcome:
         """Wait for all replies to what was begun, and call ``on_reply`` with the environments of each.

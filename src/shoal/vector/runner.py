@@ -41,7 +41,7 @@ from shoal.vector.messages import (
 )
 from shoal.vector.observations import ObservationWriter
 from shoal.vector.patience import give_way
-from shoal.vector.plain_steps import PlainSteps, plain_steps_of
+from shoal.vector.plain_steps import PlainSteps, Told, plain_steps_of
 from shoal.vector.replays import IS_REPLAYING
 from shoal.vector.slices import Finished, LoopSlice, Progress
 from shoal.vector.snapshot import snapshot
@@ -125,11 +125,15 @@ class Runner:
             return self.execute(Command(sequence, Op.STEP, share.steps))
         its.sequence = sequence
         failures: list[Failure] = []
-        results = share.plain(share.actions(), failures, None)
+        told: Told = []
+        results = share.plain(share.actions(), failures, None, told)
         outcome = NOTHING
         if results is not None:
             outcome = Outcome([], [], failures, [])
             self.take_steps(share.rows, results, outcome)
+        elif told:
+            outcome = Outcome.empty()
+            its.take_infos(share.rows, told, outcome)
         if self._takes_digests:
             self._take_digests(share.rows, outcome)
         return outcome

@@ -22,7 +22,7 @@ from shoal.vector.failures import Failure
 from shoal.vector.layout import Arena, Array, FixedLeaf, Layout
 from shoal.vector.messages import NOTHING, Outcome
 from shoal.vector.observations import SMALL
-from shoal.vector.plain_steps import PlainSteps, plain_steps_of
+from shoal.vector.plain_steps import PlainSteps, Told, plain_steps_of
 from shoal.vector.pool import Pool
 from shoal.vector.runner import Runner
 
@@ -57,7 +57,10 @@ def _short_way(runner: Runner, arena: Arena, actions: ActionWriter, plain: Plain
     copy_observations, copy_rewards = observations.copy, arena.reward.copy
     copy_terminated, copy_truncated = arena.terminated.copy, arena.truncated.copy
 
+    tells = False  # whether environments had something to tell, so that what they return is looked at in the arena
+
     def step(actions: Any) -> PlainStep | Outcome | None:
+        nonlocal tells
         if its.due or its.clock is not None:
             return None
         if number_of is None:
@@ -77,12 +80,17 @@ def _short_way(runner: Runner, arena: Arena, actions: ActionWriter, plain: Plain
         else:
             return None
         failures: list[Failure] = []
-        target = empty(shape, dtype) if is_large else None
-        results = plain(given, failures, target)
-        if results is not None:
+        told: Told = []
+        target = empty(shape, dtype) if is_large and not tells else None
+        results = plain(given, failures, target, told)
+        tells = bool(told)
+        if results is not None or tells:
             outcome = Outcome([], [], failures, [])
             its.write_unwritten()
-            runner.take_steps(runner.rows, results, outcome)
+            if results is not None:
+                runner.take_steps(runner.rows, results, outcome)
+            else:
+                its.take_infos(runner.rows, told, outcome)
             return outcome
         if not hands_out:
             return NOTHING

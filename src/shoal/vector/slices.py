@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
-from collections.abc import Iterable, Mapping, MutableSet, Sequence
+from collections.abc import Iterable, Mapping, MutableSet
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -324,25 +324,26 @@ class LoopSlice:
         if 1 in terminated or 1 in truncated:
             ended = [place for place, flags in enumerate(zip(terminated, truncated, strict=True)) if any(flags)]
         if any(infos):
-            self._take_infos(rows, infos, ended, outcome)
+            told = enumerate(zip(rows, infos, strict=True))
+            self.take_infos(rows, [one for place, one in told if one[1] and place not in ended], outcome)
         return [Finished(rows[place], observations[place], infos[place]) for place in ended]
 
-    def _take_infos(self, rows: range, infos: Sequence[Any], ended: list[int], outcome: Outcome) -> None:
-        """Take in the infos of all environments whose episode goes on."""
-        columns = in_columns(rows, infos) if not ended else None
+    def take_infos(self, rows: Rows, told: list[tuple[int, dict[str, Any]]], outcome: Outcome) -> None:
+        """Take in what some of these environments, whose episode goes on, have told."""
+        # Who is stepped alone, or in a part, is also told of alone.
+        are_all = isinstance(rows, range) and len(told) == len(rows)
+        columns = in_columns(rows, [info for _, info in told]) if are_all else None
         if columns is not None:
             outcome.infos.append(columns)
-            return
-        is_ended = set(ended)
-        outcome.infos.extend(
-            (row, snapshot(info) if self._in_process else info)
-            for place, (row, info) in enumerate(zip(rows, infos, strict=True))
-            if info and place not in is_ended
-        )
+        elif self._in_process:
+            outcome.infos.extend((row, snapshot(info)) for row, info in told)
+        else:
+            outcome.infos.extend(told)
 
     def _take_each(self, rows: Rows, results: list[Any], outcome: Outcome) -> list[Finished]:
         """Take in results one by one, and find out which of them breaks the contract."""
         finished: list[Finished] = []
+        told: list[tuple[int, dict[str, Any]]] = []
         write, rewards, terminateds, truncateds = self.writer.write, *self._number_views
         for row, result in zip(rows, results, strict=True):
             try:
@@ -372,7 +373,9 @@ class LoopSlice:
             if terminated or truncated:
                 finished.append(Finished(row, observation, info))
             elif info:
-                outcome.infos.append((row, snapshot(info) if self._in_process else info))
+                told.append((row, info))
+        if told:
+            self.take_infos(rows, told, outcome)
         return finished
 
     def reset_rows(

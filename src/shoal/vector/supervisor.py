@@ -186,14 +186,15 @@ class Supervisor:
         if self.journal is not None:
             self.journal.write_step(sequence, self.num_workers)
 
-    def finish_step(self, sequence: int) -> bool:
+    def finish_step(self, sequence: int) -> Outcome | None:
         """As of the backend: as if ``poll`` had brought everybody's answer."""
-        if not self._is_simple or self._kept or not self._backend.finish_step(sequence):
-            return False
-        if self.journal is not None:
+        if not self._is_simple or self._kept:
+            return None
+        outcome = self._backend.finish_step(sequence)
+        if outcome is not None and self.journal is not None:
             self.journal.finish_step()
             self._note_rest()
-        return True
+        return outcome
 
     def order_half(self, half: Half) -> None:
         """As ``post``, for one of two halves."""

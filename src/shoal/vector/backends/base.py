@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 
 from shoal.vector.halves import Half
 from shoal.vector.layout import Arena
-from shoal.vector.messages import Attachment, Command, Event
+from shoal.vector.messages import Attachment, Command, Event, Outcome
 
 StartMethod = Literal["spawn", "forkserver", "fork"]
 START_METHODS: tuple[StartMethod, ...] = ("spawn", "forkserver", "fork")
@@ -35,12 +35,13 @@ class RealTime:
     clock = staticmethod(time.monotonic)
     sleep = staticmethod(time.sleep)
     steps_at_once = False
+    has_sheet = False
 
     def order_step(self, sequence: int) -> None:
         """Only asked of who steps at once."""
         raise NotImplementedError
 
-    def finish_step(self, sequence: int) -> bool:
+    def finish_step(self, sequence: int) -> Outcome | None:
         """Only asked of who steps at once."""
         raise NotImplementedError
 
@@ -116,8 +117,8 @@ class Backend(Protocol):
     def order_step(self, sequence: int) -> None:
         """As ``post``, on that way, for a command with this number."""
 
-    def finish_step(self, sequence: int) -> bool:
-        """Wait a moment; returns whether all have finished that step, with nothing more to tell. If not, ``poll`` tells."""
+    def finish_step(self, sequence: int) -> Outcome | None:
+        """Wait a moment; returns what came of that step if all have finished it without a message. If not, ``poll`` tells."""
 
     def order_half(self, half: Half) -> None:
         """As ``post`` on that way, for a step of one half of all environments."""

@@ -10,6 +10,9 @@ The same goes for a step of one of two halves of the environments, such as `spli
 ``ORDERED_HALF`` and ``DONE_HALF``, because both may be under way. What was asked first is done first, whether it is on the
 board or in the mail.
 
+What environments tell may be on a sheet in the arena instead of in a message (``info_forms.py``): then ``TOLD`` becomes the
+number of the step as well, and ``FORM`` that of the form.
+
 An environment that was asked alone reports itself in the arena: its *ticket* becomes the number of the command. A caller that
 waits for several of these says how many arrivals will be ``ENOUGH``, and is not woken for fewer.
 
@@ -40,7 +43,7 @@ from shoal.vector.patience import LONG_SECONDS, SPIN_SECONDS, look
 # Each group has a cache line of its own, so that writing to one does not disturb who looks at another.
 PROGRESS: Final = 0
 ORDERED, SENT, CALLER_ASLEEP, ENOUGH, ORDERED_HALF = 8, 9, 10, 11, 12
-DONE, ANSWERED, WORKER_ASLEEP, ARRIVED, DONE_HALF = 16, 17, 18, 19, 20
+DONE, ANSWERED, WORKER_ASLEEP, ARRIVED, DONE_HALF, TOLD, FORM = 16, 17, 18, 19, 20, 22, 23
 STRIDE: Final = 24
 
 Order = tuple[int, int]
@@ -96,6 +99,11 @@ class Board:
     def is_done(self, worker: int, sequence: int) -> bool:
         """Whether the worker has finished this ordinary step."""
         return self._words[worker * STRIDE + DONE] == sequence
+
+    def form_filled_in(self, worker: int, sequence: int) -> int:
+        """Which form a worker has filled in with what its environments tell about this step; 0 if none."""
+        first = worker * STRIDE
+        return self._words[first + FORM] if self._words[first + TOLD] == sequence else 0
 
     def has_mail(self, worker: int) -> bool:
         """Whether messages have been sent since the last time this was asked."""
@@ -244,6 +252,10 @@ class Desk:
         """Say that a step of a half, of so many environments, is finished; returns whether the caller has to be rung."""
         self.words[DONE_HALF + half] = sequence
         return self.arrived(count)
+
+    def told(self, sequence: int, form: int) -> None:
+        """Say that a form is filled in with what environments tell about a step, which is about to be done."""
+        self.words[FORM], self.words[TOLD] = form, sequence
 
     def done(self, sequence: int) -> bool:
         """Say that an ordinary step is finished; returns whether the caller sleeps and has to be rung."""

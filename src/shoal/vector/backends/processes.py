@@ -35,6 +35,8 @@ from shoal.vector.cpus import own_processors, usable_cpus
 from shoal.vector.errors import CannotStart, ConfigurationError, ProtocolError, WorkerError
 from shoal.vector.failures import Failure
 from shoal.vector.halves import ALL, Half
+from shoal.vector.info_forms import Form, columns_of, drawn_up, room_of
+from shoal.vector.infos import EnvInfo
 from shoal.vector.interrupts import postponed
 from shoal.vector.layout import Arena, Array, pack, packed_nbytes, private_arena, unpack
 from shoal.vector.messages import (
@@ -127,6 +129,8 @@ class ProcessBackend(RealTime):
         """The number of the ordinary step that is under way, unless somebody has asked for workers one by one ..."""
         self._whole: dict[int, Half] = {}
         """... and halves that are, of which nobody has asked for the environments one by one."""
+        self._forms: dict[int, Form] = {}
+        """What the environments of workers tell in every step, where that is filled in in the arena."""
         self._is_listening = False
         """Whether somebody waits at the doorbell, so that workers have to ring it."""
         self._shared = SharedBuffer("shoal-arena") if self.shares_arena else None
@@ -203,6 +207,11 @@ class ProcessBackend(RealTime):
         command = Command(sequence, Op.ATTACH, attachment)
         self.post([(worker, command) for worker in range(self.num_workers) if worker not in self._absent])
         return self._arena
+
+    @property
+    def has_sheet(self) -> bool:  # type: ignore[override]
+        """Whether what environments tell alike in every step can be read in the arena."""
+        return self._uses_board
 
     @property
     def arena(self) -> Arena:
@@ -303,16 +312,38 @@ class ProcessBackend(RealTime):
             member = self._members[worker]
             member.channel.send(member.generation, sequence, RING)
 
-    def finish_step(self, sequence: int) -> bool:
-        """Look whether all have finished the ordinary step, and have nothing more to tell. Otherwise :meth:`poll` goes on."""
+    def finish_step(self, sequence: int) -> Outcome | None:
+        """Look whether all have finished the ordinary step, and sent no message. Otherwise :meth:`poll` goes on."""
         if self._stepping != sequence:
-            return False
+            return None
         begin = perf_counter()
         if not self._lines[ALL].wait(sequence, self._patience):
-            return False
+            return None
         self._last_wait = perf_counter() - begin
         self._stepping = NOT_UNDER_WAY
-        return True
+        if not self._forms:
+            return NOTHING
+        return Outcome([columns for worker in self._workers for columns in self._told(worker, sequence)], [], [], [])
+
+    def _told(self, worker: int, sequence: int) -> list[EnvInfo]:
+        """What the environments of a worker that has finished this step have told about it on the sheet."""
+        number = self._board.form_filled_in(worker, sequence)
+        if not number:
+            return []
+        form = self._forms[worker]
+        assert form.number == number, "a worker fills in the form that its last message has led to"
+        return [form.read()]
+
+    def _note_form(self, worker: int, rows: range, command: Command, outcome: Outcome) -> None:
+        """Draw up the form that a worker will fill in after this message."""
+        columns = columns_of(outcome, rows) if command.op is Op.STEP and self._arena is not None else None
+        if columns is None:
+            return
+        assert self._arena is not None
+        form = drawn_up(columns, command.sequence, room_of(self._arena.sheet, rows))
+        self._forms.pop(worker, None)
+        if form is not None:
+            self._forms[worker] = form
 
     def order_half(self, half: Half) -> None:
         """Order a step of one of two halves on the board."""
@@ -361,7 +392,9 @@ class ProcessBackend(RealTime):
         for worker, command in [*self._awaited.items()]:
             if board.is_done(worker, command.sequence):
                 del self._awaited[worker]
-                events.append(Reply(worker, command.sequence, Outcome.empty()))
+                events.append(
+                    Reply(worker, command.sequence, Outcome(self._told(worker, command.sequence), [], [], []))
+                )
             elif board.has_mail(worker):
                 self._read(worker, events)
         if self._num_under_way:
@@ -456,6 +489,7 @@ class ProcessBackend(RealTime):
             unpack(self._arena.shipped, command.rows(member.recipe.rows), frame.raw)
         label, first_row = command.op.label, member.recipe.rows.start
         outcome = _unpickled(frame, label, first_row) if frame.pickled else Outcome.empty()
+        self._note_form(worker, member.recipe.rows, command, outcome)
         events.append(Reply(worker, frame.sequence, outcome))
 
     def _take_arrival(self, worker: int, member: _Member, frame: Frame, events: list[Event]) -> None:
@@ -498,7 +532,7 @@ class ProcessBackend(RealTime):
             return
         if command is not None and self._board.is_done(worker, command.sequence):
             del self._awaited[worker]
-            events.append(Reply(worker, command.sequence, Outcome.empty()))
+            events.append(Reply(worker, command.sequence, Outcome(self._told(worker, command.sequence), [], [], [])))
         for row in member.recipe.rows:
             if self._tickets[row] != NOT_UNDER_WAY and self._arena.tickets[row] == self._tickets[row]:
                 self._arrive(row, NOTHING, events)
@@ -514,6 +548,7 @@ class ProcessBackend(RealTime):
                 self._tickets[row] = NOT_UNDER_WAY
                 self._num_under_way -= 1
         self._board.clear(worker)
+        self._forms.pop(worker, None)
         member.generation += 1
         if self._spare_is_free and not self._members[self._spare].dead:
             self._take_spare(worker, member)
@@ -663,6 +698,7 @@ class ProcessBackend(RealTime):
         self._board.close()
         # A mapping holds a descriptor of its own for as long as anything refers to it.
         self._arena = None
+        self._forms.clear()
         self._members.clear()
 
 

@@ -40,6 +40,7 @@ from shoal.vector.backends.remote_log import LogSettings, forward_logs
 from shoal.vector.backends.shared_buffer import map_shared
 from shoal.vector.failures import Failure
 from shoal.vector.halves import ALL
+from shoal.vector.info_forms import Form, columns_of, drawn_up, room_of
 from shoal.vector.infos import by_environment
 from shoal.vector.layout import Arena, Rows, pack, private_arena, unpack
 from shoal.vector.messages import (
@@ -187,6 +188,8 @@ class Worker:
         self.runner: Runner
         """What has the environments."""
         self._arena: Arena
+        self._form: Form | None = None
+        """What environments tell in every step, as the caller knows it too."""
         self._concerned: Rows
         """The environments of the command that is being carried out."""
 
@@ -305,7 +308,7 @@ class Worker:
             return
         self._has_logged = False
         self._desk.arrived()  # the message itself will wake
-        pickled = b"" if is_plain else self._pickled(outcome, "step")
+        pickled = b"" if is_plain else self._pickled(outcome, "step")[0]
         raw = pack(self._arena.shipped, range(row, row + 1)) if self._post.arena_fd < 0 else None
         self._channel.send(self._post.generation, sequence, ARRIVAL, pickled, raw, place=row)
 
@@ -331,31 +334,55 @@ class Worker:
         else:
             attachment = replace(attachment, num_slots=1)  # what was sent away need not be kept
             self._arena = private_arena(attachment.layout)
+        self._form = None
         self.runner.attach(attachment, self._arena)
 
     def _reply(self, sequence: int, kind: int, outcome: Outcome) -> None:
         is_plain = outcome is NOTHING or not any(outcome)
-        if is_plain and self._post.uses_board and not self._has_logged:
+        if self._post.uses_board and not self._has_logged and (is_plain or self._fills_in(sequence, kind, outcome)):
             if self._desk.done(sequence):
                 self._channel.send(self._post.generation, sequence, RING)
             return
         self._has_logged = False  # log records are on the socket, before this reply
-        pickled = b"" if is_plain else self._pickled(outcome, Op(kind).label)
+        pickled = b""
+        if not is_plain:
+            pickled, outcome = self._pickled(outcome, Op(kind).label)
+            if kind == STEP:
+                self._draw_up_form(sequence, outcome)
         raw = None
         if self._post.arena_fd < 0 and kind in (Op.RESET, Op.STEP):
             # Not those of the others: a worker that has taken another's place does not know them.
             raw = pack(self._arena.shipped, self._concerned)
         self._channel.send(self._post.generation, sequence, REPLY, pickled, raw)
 
-    def _pickled(self, outcome: Outcome, phase: str) -> bytes:
+    def _fills_in(self, sequence: int, kind: int, outcome: Outcome) -> bool:
+        """Whether what environments tell about a step is written down where the caller finds it."""
+        if self._form is None or kind != STEP:
+            return False
+        columns = columns_of(outcome, self.runner.rows)
+        if columns is None or not self._form.fill_in(columns):
+            return False
+        self._desk.told(sequence, self._form.number)
+        return True
+
+    def _draw_up_form(self, sequence: int, outcome: Outcome) -> None:
+        """For what will follow a message with this."""
+        rows = self.runner.rows
+        columns = columns_of(outcome, rows)
+        if columns is not None:
+            self._form = drawn_up(columns, sequence, room_of(self._arena.sheet, rows))
+
+    def _pickled(self, outcome: Outcome, phase: str) -> tuple[bytes, Outcome]:
+        """The outcome as bytes, and what of it can be sent."""
         try:
             data = dumps(outcome)
             if len(data) <= MAX_PICKLED:
-                return data
+                return data, outcome
             reason = f"is {len(data):,} bytes large, and a message may have {MAX_PICKLED:,}"
         except Exception:
             reason = ""
-        return dumps(_without_unsendable(outcome, phase, reason))
+        outcome = _without_unsendable(outcome, phase, reason)
+        return dumps(outcome), outcome
 
     def _send_log(self, record: bytes) -> None:
         self._has_logged = True

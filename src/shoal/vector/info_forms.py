@@ -1,0 +1,121 @@
+"""Forms: infos that are alike step after step are filled in in the arena, so that they need no message.
+
+Environments that tell something mostly tell the same few numbers in every step. The first time a worker sends them in a
+message, as :class:`Columns`, and from these both sides draw up the same *form*: which columns there are, of which type, and
+where each of them lies in the worker's room on the sheet, a part of the arena. What follows is filled in there if it fits::
+
+    worker                                                       caller
+    columns, in a message ──────────────────────────────────────▶ draws up a form
+    draws up the same form
+    fills it in, TOLD = 18, DONE = 18 ──── seen by who looks ───▶ reads it
+    ...
+    columns that do not fit, in a message ──────────────────────▶ draws up another
+
+A text is filled in as the number of a word that the form knows, which was in that message. Messages about something else, such
+as the end of an episode, leave the form as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from shoal.vector.infos import Column, Columns
+from shoal.vector.layout import Array, Rows
+from shoal.vector.messages import Outcome
+
+ALIGNMENT = 8
+MOST_WORDS = 64
+"""That a form knows for one column. What says ever new words is not filled in."""
+
+
+class Field:
+    """One column of a form."""
+
+    __slots__ = ("_dtype", "_number_of", "_shape", "_written", "name", "words")
+
+    def __init__(self, name: str, written: Array, words: list[str] | None) -> None:
+        self.name = name
+        self.words = words
+        """Of texts: those that are known."""
+        self._written, self._dtype, self._shape = written, written.dtype, written.shape
+        self._number_of = None if words is None else {word: number for number, word in enumerate(words)}.__getitem__
+
+    def fill_in(self, column: Column) -> bool:
+        """Write down these values, if they fit."""
+        if isinstance(column, list):
+            if self._number_of is None:
+                return False
+            try:
+                self._written[:] = [*map(self._number_of, column)]
+            except KeyError:
+                return False
+            return True
+        if self._number_of is not None or column.dtype != self._dtype or column.shape != self._shape:
+            return False
+        self._written[:] = column
+        return True
+
+    def read(self) -> Column:
+        """The values that were written, copied."""
+        return self._written.copy() if self.words is None else [*map(self.words.__getitem__, self._written.tolist())]
+
+
+class Form:
+    """The columns of one worker."""
+
+    def __init__(self, number: int, rows: Rows, fields: list[Field]) -> None:
+        self.number = number
+        """Of the command after which it was drawn up, so that nobody reads another form than was filled in."""
+        self._rows, self.fields = rows, fields
+
+    def fill_in(self, columns: Columns) -> bool:
+        """Write down what environments tell, if it fits. If not, what is written down means nothing."""
+        values = columns.values
+        if len(values) != len(self.fields):
+            return False
+        for field, (name, column) in zip(self.fields, values.items(), strict=True):
+            if name != field.name or not field.fill_in(column):
+                return False
+        return True
+
+    def read(self) -> Columns:
+        """What was filled in."""
+        return Columns(self._rows, {field.name: field.read() for field in self.fields})
+
+
+def drawn_up(columns: Columns, number: int, room: Array) -> Form | None:
+    """The form for what follows these columns, in this room, if there is room enough. The same on both sides."""
+    fields, begin = [], 0
+    for name, column in columns.values.items():
+        words: list[str] | None = None
+        dtype: Any = np.uint8
+        shape: tuple[int, ...] = (len(columns.rows),)
+        if isinstance(column, list):
+            words = [*dict.fromkeys(column)]
+            if len(words) > MOST_WORDS:
+                return None
+        else:
+            dtype, shape = column.dtype, column.shape
+        count = int(np.prod(shape))
+        end = begin + count * np.dtype(dtype).itemsize
+        if end > room.nbytes:
+            return None
+        fields.append(Field(name, np.frombuffer(room.data, dtype, count, begin).reshape(shape), words))
+        begin = -(-end // ALIGNMENT) * ALIGNMENT
+    return Form(number, columns.rows, fields)
+
+
+def columns_of(outcome: Outcome, rows: range) -> Columns | None:
+    """What all of these environments tell alike, if that is all there is to tell."""
+    infos, *others = outcome
+    if len(infos) != 1 or any(others):
+        return None
+    (columns,) = infos
+    return columns if isinstance(columns, Columns) and columns.rows == rows else None
+
+
+def room_of(sheet: Array, rows: range) -> Array:
+    """A worker's room on the sheet, which may be none."""
+    return sheet[rows.start : rows.stop].reshape(-1)
