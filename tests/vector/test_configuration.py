@@ -150,7 +150,7 @@ def test_what_cannot_be_sent_to_one_worker_reaches_none(process_backend: str) ->
 
 
 class BabblingEnv(CountingEnv):
-    """Writes nonsense into every socket of its process, in its third step, and tells something for which a message is needed."""
+    """Writes nonsense into every socket of its process, in its third step, and tells something that needs a message."""
 
     nonsense = b"nonsense, and enough of it to be a header"
 

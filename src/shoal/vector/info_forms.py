@@ -17,12 +17,13 @@ as the end of an episode, leave the form as it is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from shoal.vector.infos import Column, Columns
-from shoal.vector.layout import Array, Rows
+from shoal.vector.layout import Array, Rows, as_index
 from shoal.vector.messages import Outcome
 
 ALIGNMENT = 8
@@ -33,13 +34,13 @@ MOST_WORDS = 64
 class Field:
     """One column of a form."""
 
-    __slots__ = ("_dtype", "_number_of", "_shape", "_written", "name", "words")
+    __slots__ = ("_dtype", "_number_of", "_shape", "name", "words", "written")
 
     def __init__(self, name: str, written: Array, words: list[str] | None) -> None:
-        self.name = name
+        self.name, self.written = name, written
         self.words = words
         """Of texts: those that are known."""
-        self._written, self._dtype, self._shape = written, written.dtype, written.shape
+        self._dtype, self._shape = written.dtype, written.shape
         self._number_of = None if words is None else {word: number for number, word in enumerate(words)}.__getitem__
 
     def fill_in(self, column: Column) -> bool:
@@ -48,18 +49,28 @@ class Field:
             if self._number_of is None:
                 return False
             try:
-                self._written[:] = [*map(self._number_of, column)]
+                self.written[:] = [*map(self._number_of, column)]
             except KeyError:
                 return False
             return True
         if self._number_of is not None or column.dtype != self._dtype or column.shape != self._shape:
             return False
-        self._written[:] = column
+        self.written[:] = column
         return True
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """What the same column has in common in all forms."""
+        return self.name, self._dtype, self._shape[1:], self.words is None
 
     def read(self) -> Column:
         """The values that were written, copied."""
-        return self._written.copy() if self.words is None else [*map(self.words.__getitem__, self._written.tolist())]
+        return self.written.copy() if self.words is None else self.texts()
+
+    def texts(self) -> list[str]:
+        """The words that were written down."""
+        assert self.words is not None
+        return [*map(self.words.__getitem__, self.written.tolist())]
 
 
 class Form:
@@ -68,7 +79,7 @@ class Form:
     def __init__(self, number: int, rows: Rows, fields: list[Field]) -> None:
         self.number = number
         """Of the command after which it was drawn up, so that nobody reads another form than was filled in."""
-        self._rows, self.fields = rows, fields
+        self.rows, self.fields = rows, fields
 
     def fill_in(self, columns: Columns) -> bool:
         """Write down what environments tell, if it fits. If not, what is written down means nothing."""
@@ -82,7 +93,37 @@ class Form:
 
     def read(self) -> Columns:
         """What was filled in."""
-        return Columns(self._rows, {field.name: field.read() for field in self.fields})
+        return Columns(self.rows, {field.name: field.read() for field in self.fields})
+
+
+class Joined:
+    """The forms of all workers, which have the same columns: what is filled in is read over all environments at once."""
+
+    def __init__(self, forms: Sequence[Form]) -> None:
+        self.numbers = [form.number for form in forms]
+        self._rows = range(forms[-1].rows[-1] + 1)
+        self._columns = [*zip(*(form.fields for form in forms), strict=True)]
+        self._where = [as_index(form.rows) for form in forms]
+
+    def read(self) -> Columns:
+        """What all have filled in."""
+        values: dict[str, Column] = {}
+        for fields in self._columns:
+            first = fields[0]
+            if first.words is not None:
+                values[first.name] = [text for field in fields for text in field.texts()]
+                continue
+            array = np.empty((len(self._rows), *first.written.shape[1:]), first.written.dtype)
+            for where, field in zip(self._where, fields, strict=True):
+                array[where] = field.written
+            values[first.name] = array
+        return Columns(self._rows, values)
+
+
+def joined(forms: Sequence[Form]) -> Joined | None:
+    """The forms of all workers as one, if they have the same columns."""
+    kinds = [[field.kind for field in form.fields] for form in forms]
+    return Joined(forms) if kinds and all(each == kinds[0] for each in kinds) else None
 
 
 def drawn_up(columns: Columns, number: int, room: Array) -> Form | None:

@@ -9,6 +9,7 @@ the first one's), and arrays of different shapes become objects (not an exceptio
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -61,10 +62,10 @@ def in_columns(rows: Rows, infos: Sequence[dict[str, Any]]) -> Columns | None:
     same in the end.
     """
     names = tuple(infos[0])
-    if not names or not all(map(_is_plain_name, names)) or any(tuple(info) != names for info in infos):
+    if not _are_plain(names) or [*map(tuple, infos)].count(names) < len(infos):
         return None
     columns: dict[str, Column] = {}
-    for name, values in zip(names, zip(*(info.values() for info in infos), strict=True), strict=True):
+    for name, values in zip(names, zip(*map(dict.values, infos), strict=True), strict=True):
         column = _column(values)
         if column is None:
             return None
@@ -72,9 +73,11 @@ def in_columns(rows: Rows, infos: Sequence[dict[str, Any]]) -> Columns | None:
     return Columns(rows, columns)
 
 
-def _is_plain_name(name: Any) -> bool:
-    """Not one that is treated specially, or looks like that of a mask."""
-    return type(name) is str and name != "final_obs" and not name.startswith("_")
+@functools.lru_cache(maxsize=64)
+def _are_plain(names: tuple[Any, ...]) -> bool:
+    """Whether there are any, and none is treated specially, or looks like that of a mask."""
+    are_plain = [type(name) is str and name != "final_obs" and not name.startswith("_") for name in names]
+    return bool(names) and all(are_plain)
 
 
 def _column(values: tuple[Any, ...]) -> Column | None:
@@ -102,6 +105,8 @@ def batch_infos(env_infos: Sequence[EnvInfo], num_envs: int) -> dict[str, Any]:
     """The infos of one step or reset as one dictionary."""
     if not env_infos:
         return {}
+    if len(env_infos) == 1 and isinstance(env_infos[0], Columns):
+        return _batch_columns([env_infos[0]], num_envs)
     columns = sorted((entry for entry in env_infos if isinstance(entry, Columns)), key=_first_row)
     others = [entry for entry in env_infos if not isinstance(entry, Columns)]
     if not columns:

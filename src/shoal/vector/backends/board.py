@@ -100,10 +100,10 @@ class Board:
         """Whether the worker has finished this ordinary step."""
         return self._words[worker * STRIDE + DONE] == sequence
 
-    def form_filled_in(self, worker: int, sequence: int) -> int:
-        """Which form a worker has filled in with what its environments tell about this step; 0 if none."""
-        first = worker * STRIDE
-        return self._words[first + FORM] if self._words[first + TOLD] == sequence else 0
+    def forms_filled_in(self, sequence: int, workers: Sequence[int]) -> list[int]:
+        """Which form each worker has filled in with what its environments tell about this step; 0 if none."""
+        words, firsts = self._words, [worker * STRIDE for worker in workers]
+        return [words[first + FORM] if words[first + TOLD] == sequence else 0 for first in firsts]
 
     def has_mail(self, worker: int) -> bool:
         """Whether messages have been sent since the last time this was asked."""

@@ -35,7 +35,7 @@ from shoal.vector.cpus import own_processors, usable_cpus
 from shoal.vector.errors import CannotStart, ConfigurationError, ProtocolError, WorkerError
 from shoal.vector.failures import Failure
 from shoal.vector.halves import ALL, Half
-from shoal.vector.info_forms import Form, columns_of, drawn_up, room_of
+from shoal.vector.info_forms import Form, Joined, columns_of, drawn_up, joined, room_of
 from shoal.vector.infos import EnvInfo
 from shoal.vector.interrupts import postponed
 from shoal.vector.layout import Arena, Array, pack, packed_nbytes, private_arena, unpack
@@ -130,7 +130,9 @@ class ProcessBackend(RealTime):
         self._whole: dict[int, Half] = {}
         """... and halves that are, of which nobody has asked for the environments one by one."""
         self._forms: dict[int, Form] = {}
-        """What the environments of workers tell in every step, where that is filled in in the arena."""
+        """What the environments of workers tell in every step, where that is filled in in the arena ..."""
+        self._joined: Joined | None = None
+        """... and those of all workers together."""
         self._is_listening = False
         """Whether somebody waits at the doorbell, so that workers have to ring it."""
         self._shared = SharedBuffer("shoal-arena") if self.shares_arena else None
@@ -323,11 +325,13 @@ class ProcessBackend(RealTime):
         self._stepping = NOT_UNDER_WAY
         if not self._forms:
             return NOTHING
+        if self._joined is not None and self._board.forms_filled_in(sequence, self._workers) == self._joined.numbers:
+            return Outcome([self._joined.read()], [], [], [])
         return Outcome([columns for worker in self._workers for columns in self._told(worker, sequence)], [], [], [])
 
     def _told(self, worker: int, sequence: int) -> list[EnvInfo]:
         """What the environments of a worker that has finished this step have told about it on the sheet."""
-        number = self._board.form_filled_in(worker, sequence)
+        (number,) = self._board.forms_filled_in(sequence, [worker])
         if not number:
             return []
         form = self._forms[worker]
@@ -340,10 +344,16 @@ class ProcessBackend(RealTime):
         if columns is None:
             return
         assert self._arena is not None
+        self._forget_form(worker)
         form = drawn_up(columns, command.sequence, room_of(self._arena.sheet, rows))
-        self._forms.pop(worker, None)
         if form is not None:
             self._forms[worker] = form
+            if len(self._forms) == self.num_workers:
+                self._joined = joined([self._forms[each] for each in self._workers])
+
+    def _forget_form(self, worker: int) -> None:
+        self._forms.pop(worker, None)
+        self._joined = None
 
     def order_half(self, half: Half) -> None:
         """Order a step of one of two halves on the board."""
@@ -548,7 +558,7 @@ class ProcessBackend(RealTime):
                 self._tickets[row] = NOT_UNDER_WAY
                 self._num_under_way -= 1
         self._board.clear(worker)
-        self._forms.pop(worker, None)
+        self._forget_form(worker)
         member.generation += 1
         if self._spare_is_free and not self._members[self._spare].dead:
             self._take_spare(worker, member)
@@ -699,6 +709,7 @@ class ProcessBackend(RealTime):
         # A mapping holds a descriptor of its own for as long as anything refers to it.
         self._arena = None
         self._forms.clear()
+        self._joined = None
         self._members.clear()
 
 

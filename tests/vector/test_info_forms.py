@@ -1,0 +1,135 @@
+"""Infos that are alike in every step need no message, and nobody sees a difference."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shoal import ParallelEnv
+from shoal.vector.backends.board import ANSWERED, STRIDE, writes_keep_their_order
+from tests.comparing import difference, rollout
+from tests.envs import CountingEnv
+
+Script = list[list[dict[str, Any]]]
+"""What is told in each step, by each environment."""
+NUM_ENVS = 4
+
+
+class TellingEnv(CountingEnv):
+    """Tells what it is given to tell, step by step, and then from the beginning again."""
+
+    def __init__(self, script: Script, index: int, length: int = 1000) -> None:
+        super().__init__(length)
+        self.told = [step[index] for step in script]
+
+    def step(self, action: Any) -> Any:
+        *result, _ = super().step(action)
+        return *result, dict(self.told[self.count % len(self.told)])
+
+
+def telling(script: Script, length: int = 1000) -> list[Any]:
+    return [functools.partial(TellingEnv, script, index, length) for index in range(NUM_ENVS)]
+
+
+def alike(step: int, env: int, **more: Any) -> dict[str, Any]:
+    return {"score": step + env / 2, "lives": step, "won": step % 3 == 0, "at": np.arange(3) * env, **more}
+
+
+def same_as_serial(script: Script, steps: int = 30, length: int = 1000, **choices: Any) -> None:
+    with ParallelEnv(telling(script, length), backend="serial") as plain:
+        expected = rollout(plain, steps)
+    with ParallelEnv(
+        telling(script, length), backend="shm", start_method="fork", **{"num_workers": 2, **choices}
+    ) as envs:
+        assert not difference(rollout(envs, steps), expected)
+
+
+def messages_for(script: Script, steps: int) -> int:
+    """How many messages workers send for so many steps."""
+    with ParallelEnv(telling(script), backend="shm", num_workers=2, start_method="fork") as envs:
+        envs.reset(seed=0)
+        words = envs._pool.unwatched._board._words
+        before = sum(words[ANSWERED::STRIDE][:2])
+        for _ in range(steps):
+            envs.step(np.zeros(NUM_ENVS, np.int64))
+        return int(sum(words[ANSWERED::STRIDE][:2]) - before)
+
+
+ALIKE: Script = [[alike(step, env) for env in range(NUM_ENVS)] for step in range(7)]
+
+
+@pytest.mark.skipif(not writes_keep_their_order(), reason="steps travel as messages here")
+def test_only_the_first_of_infos_that_are_alike_is_a_message() -> None:
+    assert messages_for(ALIKE, 50) <= 2 * 2  # with one more, should a rehearsal or a log record come in between
+
+
+@pytest.mark.skipif(not writes_keep_their_order(), reason="steps travel as messages here")
+def test_words_that_are_known_need_no_message() -> None:
+    script = [[alike(step, env, phase="ab"[(step + env) % 2]) for env in range(NUM_ENVS)] for step in range(4)]
+    assert messages_for(script, 50) <= 2 * 2
+
+
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "whole": st.integers(-5, 5),
+    "large": st.integers(-(2**64), 2**64),
+    "real": st.floats(allow_nan=False),
+    "flag": st.booleans(),
+    "text": st.sampled_from(["a", "b", "", "ä"]),
+    "array": st.lists(st.integers(-9, 9), min_size=2, max_size=2).map(lambda values: np.array(values, np.int16)),
+    "other": st.sampled_from([None, 7, 0.5, "x", np.float32(1.5), np.zeros(2), np.zeros(3), {"inner": 1}, [1]]),
+}
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> Script:
+    """A few steps of one kind after a few of another."""
+    script: Script = []
+    for _ in range(draw(st.integers(1, 3))):
+        names = draw(st.lists(st.sampled_from([*VALUES]), max_size=3, unique=True))
+        told = st.fixed_dictionaries({name: VALUES[name] for name in names})
+        script += draw(st.lists(st.lists(told, min_size=NUM_ENVS, max_size=NUM_ENVS), min_size=2, max_size=5))
+    return script
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(script=scripts(), num_workers=st.integers(1, 3), length=st.sampled_from([3, 1000]))
+def test_whatever_is_told_in_whatever_order_arrives(script: Script, num_workers: int, length: int) -> None:
+    same_as_serial(script, num_workers=num_workers, length=length)
+
+
+def test_ever_new_words_and_large_infos_arrive() -> None:
+    wordy: Script = [[alike(step, env, word=f"{step}-{env}") for env in range(NUM_ENVS)] for step in range(100)]
+    same_as_serial(wordy, 120)
+    large: Script = [[alike(step, env, many=np.full(100, step)) for env in range(NUM_ENVS)] for step in range(5)]
+    same_as_serial(large)
+
+
+def test_a_worker_that_is_replaced_is_understood() -> None:
+    with ParallelEnv(telling(ALIKE), backend="serial") as plain:
+        expected = rollout(plain, 40)
+    with ParallelEnv(telling(ALIKE), backend="shm", num_workers=2, start_method="fork") as envs:
+        envs.action_space.seed(7)
+        found: list[Any] = [envs.reset(seed=7)]
+        for step in range(40):
+            if step % 10 == 5:
+                os.kill(envs.worker_pids[step // 10 % 2], signal.SIGKILL)
+            found.append(envs.step(envs.action_space.sample()))
+        assert envs.stats.restarts == 4
+    assert not difference(found, expected)
+
+
+def test_infos_stay_as_they_were_when_the_next_step_is_taken() -> None:
+    with ParallelEnv(telling(ALIKE), backend="shm", num_workers=2, start_method="fork") as envs:
+        envs.reset(seed=0)
+        for _ in range(3):
+            *_, info = envs.step(np.zeros(NUM_ENVS, np.int64))
+        before = {name: value.copy() for name, value in info.items()}
+        envs.step(np.zeros(NUM_ENVS, np.int64))
+    assert not difference(info, before)
