@@ -353,7 +353,7 @@ def test_everybody_has_neighbours_and_nobody_is_left_out(costs: list[float], num
 
 
 def test_a_slow_machine_makes_signals_slow_too() -> None:
-    data = measured(32, 8)
+    data = measured(16, 8)
     assert Verdict(data, forecasts(data, 2)).choice.backend == "shm"
     assert Verdict(data, forecasts(data, 2, slowness=2.0)).choice.backend == "serial"
     assert 0.2 < slowness() < 50

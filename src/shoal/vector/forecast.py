@@ -18,16 +18,20 @@ from dataclasses import dataclass
 
 from shoal.vector.partition import by_cost, by_number, longest_share
 
-SIGNAL_SECONDS = 45e-6
+SIGNAL_SECONDS = 14e-6
 """To ask worker processes for a step and to hear that they are done."""
-WORKER_SECONDS = 8e-6
-"""The same, for each worker."""
-JOURNAL_SECONDS = 10e-6
+WORKER_SECONDS = 4e-6
+"""The same, for each worker ..."""
+ENV_SECONDS = 0.2e-6
+"""... and for each environment: what it returns is written by one processor, and read and kept by another."""
+JOURNAL_SECONDS = 6e-6
 """To write down a step, so that it can be repeated."""
-COPY_SECONDS = 2e-10
+COPY_SECONDS = 1.3e-10
 """To copy a byte of results."""
-INFO_SECONDS = 12e-6
-"""To send an environment's info and take it in."""
+INFOS_SECONDS = 35e-6
+"""To put infos together, if there are any ..."""
+INFO_SECONDS = 1.5e-6
+"""... and for each environment that has one."""
 THREAD_SECONDS = 20e-6
 """To hand a step to a thread of a worker, and take it back."""
 MAX_THREADS = 256
@@ -111,9 +115,10 @@ def _shm(measured: Measured, cpus: int, slowness: float) -> Forecast:
     overhead = slowness * (
         SIGNAL_SECONDS
         + workers * WORKER_SECONDS
+        + measured.num_envs * ENV_SECONDS
         + JOURNAL_SECONDS
         + measured.result_nbytes * COPY_SECONDS
-        + measured.infos * INFO_SECONDS
+        + (INFOS_SECONDS + measured.infos * INFO_SECONDS if measured.infos >= 1 else 0.0)
         + (most * THREAD_SECONDS if threads > 1 else 0.0)
     )
     return Forecast("shm", workers, steps + overhead, overhead, threads, costs)

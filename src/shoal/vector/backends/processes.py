@@ -23,6 +23,7 @@ from shoal.vector.backends.base import Addressed, RealTime, StartMethod
 from shoal.vector.backends.board import FIRST_SLEEP_SECONDS, NAP_SECONDS, Board, writes_keep_their_order
 from shoal.vector.backends.channel import ARRIVAL, LOG, RING, Channel, Frame
 from shoal.vector.backends.fork_guard import disown, own
+from shoal.vector.backends.form_reader import FormReader
 from shoal.vector.backends.last_words import ask_for_stack, read_last_words
 from shoal.vector.backends.launch import Launcher, Process, make_launcher
 from shoal.vector.backends.lifeline import Lifeline
@@ -35,8 +36,6 @@ from shoal.vector.cpus import own_processors, usable_cpus
 from shoal.vector.errors import CannotStart, ConfigurationError, ProtocolError, WorkerError
 from shoal.vector.failures import Failure
 from shoal.vector.halves import ALL, Half
-from shoal.vector.info_forms import Form, Joined, columns_of, drawn_up, joined, room_of
-from shoal.vector.infos import EnvInfo
 from shoal.vector.interrupts import postponed
 from shoal.vector.layout import Arena, Array, pack, packed_nbytes, private_arena, unpack
 from shoal.vector.messages import (
@@ -129,10 +128,8 @@ class ProcessBackend(RealTime):
         """The number of the ordinary step that is under way, unless somebody has asked for workers one by one ..."""
         self._whole: dict[int, Half] = {}
         """... and halves that are, of which nobody has asked for the environments one by one."""
-        self._forms: dict[int, Form] = {}
-        """What the environments of workers tell in every step, where that is filled in in the arena ..."""
-        self._joined: Joined | None = None
-        """... and those of all workers together."""
+        self._forms = FormReader(self._board, self._workers)
+        """What environments tell in every step, where that is filled in in the arena."""
         self._is_listening = False
         """Whether somebody waits at the doorbell, so that workers have to ring it."""
         self._shared = SharedBuffer("shoal-arena") if self.shares_arena else None
@@ -323,37 +320,7 @@ class ProcessBackend(RealTime):
             return None
         self._last_wait = perf_counter() - begin
         self._stepping = NOT_UNDER_WAY
-        if not self._forms:
-            return NOTHING
-        if self._joined is not None and self._board.forms_filled_in(sequence, self._workers) == self._joined.numbers:
-            return Outcome([self._joined.read()], [], [], [])
-        return Outcome([columns for worker in self._workers for columns in self._told(worker, sequence)], [], [], [])
-
-    def _told(self, worker: int, sequence: int) -> list[EnvInfo]:
-        """What the environments of a worker that has finished this step have told about it on the sheet."""
-        (number,) = self._board.forms_filled_in(sequence, [worker])
-        if not number:
-            return []
-        form = self._forms[worker]
-        assert form.number == number, "a worker fills in the form that its last message has led to"
-        return [form.read()]
-
-    def _note_form(self, worker: int, rows: range, command: Command, outcome: Outcome) -> None:
-        """Draw up the form that a worker will fill in after this message."""
-        columns = columns_of(outcome, rows) if command.op is Op.STEP and self._arena is not None else None
-        if columns is None:
-            return
-        assert self._arena is not None
-        self._forget_form(worker)
-        form = drawn_up(columns, command.sequence, room_of(self._arena.sheet, rows))
-        if form is not None:
-            self._forms[worker] = form
-            if len(self._forms) == self.num_workers:
-                self._joined = joined([self._forms[each] for each in self._workers])
-
-    def _forget_form(self, worker: int) -> None:
-        self._forms.pop(worker, None)
-        self._joined = None
+        return self._forms.read_all(sequence)
 
     def order_half(self, half: Half) -> None:
         """Order a step of one of two halves on the board."""
@@ -403,7 +370,7 @@ class ProcessBackend(RealTime):
             if board.is_done(worker, command.sequence):
                 del self._awaited[worker]
                 events.append(
-                    Reply(worker, command.sequence, Outcome(self._told(worker, command.sequence), [], [], []))
+                    Reply(worker, command.sequence, Outcome(self._forms.read(worker, command.sequence), [], [], []))
                 )
             elif board.has_mail(worker):
                 self._read(worker, events)
@@ -499,7 +466,8 @@ class ProcessBackend(RealTime):
             unpack(self._arena.shipped, command.rows(member.recipe.rows), frame.raw)
         label, first_row = command.op.label, member.recipe.rows.start
         outcome = _unpickled(frame, label, first_row) if frame.pickled else Outcome.empty()
-        self._note_form(worker, member.recipe.rows, command, outcome)
+        if command.op is Op.STEP and self._arena is not None:
+            self._forms.draw_up(worker, member.recipe.rows, command.sequence, outcome, self._arena.sheet)
         events.append(Reply(worker, frame.sequence, outcome))
 
     def _take_arrival(self, worker: int, member: _Member, frame: Frame, events: list[Event]) -> None:
@@ -542,7 +510,9 @@ class ProcessBackend(RealTime):
             return
         if command is not None and self._board.is_done(worker, command.sequence):
             del self._awaited[worker]
-            events.append(Reply(worker, command.sequence, Outcome(self._told(worker, command.sequence), [], [], [])))
+            events.append(
+                Reply(worker, command.sequence, Outcome(self._forms.read(worker, command.sequence), [], [], []))
+            )
         for row in member.recipe.rows:
             if self._tickets[row] != NOT_UNDER_WAY and self._arena.tickets[row] == self._tickets[row]:
                 self._arrive(row, NOTHING, events)
@@ -558,7 +528,7 @@ class ProcessBackend(RealTime):
                 self._tickets[row] = NOT_UNDER_WAY
                 self._num_under_way -= 1
         self._board.clear(worker)
-        self._forget_form(worker)
+        self._forms.forget(worker)
         member.generation += 1
         if self._spare_is_free and not self._members[self._spare].dead:
             self._take_spare(worker, member)
@@ -708,8 +678,7 @@ class ProcessBackend(RealTime):
         self._board.close()
         # A mapping holds a descriptor of its own for as long as anything refers to it.
         self._arena = None
-        self._forms.clear()
-        self._joined = None
+        self._forms.close()
         self._members.clear()
 
 
