@@ -78,6 +78,68 @@ class OddPictures(OddChoices):
     observation_space = spaces.Box(-9, 9, (LARGE // 16,), np.float32)
 
 
+class OddDictionaries(OddChoices):
+    """The same with observations of several parts, of which one is missing, or too many, now and then."""
+
+    observation_space = spaces.Dict(at=spaces.Box(-9, 9, (3,), np.float32), number=spaces.Discrete(9))  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        self.kept = []
+        self._buffer = np.zeros(3, np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        at, info = super().reset(seed=seed)
+        return {"at": at, "number": 0}, info
+
+    def step(self, action: Any) -> Any:
+        result = super().step(action)
+        if type(result) is not tuple:
+            return result
+        at, *others = result
+        number = int(self.np_random.integers(9))
+        match int(self.np_random.integers(30)):
+            case 0:
+                return {"at": at}, *others
+            case 1:
+                return {"number": number, "at": at, "more": 1}, *others
+            case 2:
+                return {"at": at, "number": 2**80}, *others
+            case 3:
+                return {"at": at, "number": np.float32(number)}, *others
+        return {"at": at, "number": np.int64(number) if number % 2 else number}, *others
+
+
+class OddNumbers(OddDictionaries):
+    """The same with numbers alone."""
+
+    observation_space = spaces.Discrete(9)  # type: ignore[assignment]
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = super().reset(seed=seed)
+        return observation["number"], info
+
+    def step(self, action: Any) -> Any:
+        result = super().step(action)
+        return (result[0].get("number"), *result[1:]) if type(result) is tuple else result
+
+
+class OddTellers(OddChoices):
+    """The same with much to tell, mostly the same."""
+
+    def step(self, action: Any) -> Any:
+        result = super().step(action)
+        if type(result) is not tuple or result[4] != {}:
+            return result
+        told = {"sum": float(self._buffer.sum()), "word": "ab"[len(self.kept) % 2], "at": self._buffer[:2]}
+        return *result[:4], told if self.np_random.random() < 0.98 else {"else": None}
+
+
+class TellingElsewhere(OddTellers):
+    """Where an interrupt could only be the environment's own."""
+
+    interrupts = False
+
+
 class OddElsewhere(OddChoices):
     """Where an interrupt could only be the environment's own."""
 
@@ -121,7 +183,7 @@ def test_actions_that_have_no_fixed_size_take_the_ordinary_way() -> None:
         assert [given[0] for given in info["given"]] == ["abc", "de"]
 
 
-@pytest.mark.parametrize("kind", [Odd, OddChoices, OddPictures])
+@pytest.mark.parametrize("kind", [Odd, OddChoices, OddPictures, OddDictionaries, OddNumbers, OddTellers])
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
 @pytest.mark.parametrize("seed", range(3))
 def test_it_leads_to_the_same(mode: str, seed: int, kind: type[Odd]) -> None:
@@ -130,18 +192,19 @@ def test_it_leads_to_the_same(mode: str, seed: int, kind: type[Odd]) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2], ids=["in turn", "at the same time"])
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
-def test_so_do_the_short_ways_in_workers(mode: str, threads: int, process_backend: str) -> None:
+@pytest.mark.parametrize("kind", [OddElsewhere, TellingElsewhere])
+def test_so_do_the_short_ways_in_workers(kind: type[Odd], mode: str, threads: int, process_backend: str) -> None:
     there = play(
         True,
         mode,
         1,
-        OddElsewhere,
+        kind,
         backend=process_backend,
         num_workers=2,
         threads_per_worker=threads,
         start_method="fork",
     )
-    assert not difference(there, play(False, mode, 1, OddElsewhere))
+    assert not difference(there, play(False, mode, 1, kind))
 
 
 @pytest.mark.parametrize("output", ["numpy", "torch"])
@@ -262,5 +325,6 @@ def test_only_ordinary_environments_take_it() -> None:
     assert not has_one("CartPole-v1", 4, backend="threads")
     assert not has_one("CartPole-v1", 4, backend="serial", copy=False)
     assert not has_one("CartPole-v1", 4, backend="serial", on_fault="restore")
-    assert not has_one("FrozenLake-v1", 4, backend="serial")
+    assert has_one("FrozenLake-v1", 4, backend="serial")
+    assert has_one("Blackjack-v1", 4, backend="serial")
     assert not has_one("shoal/CartPole-v0", 4, backend="serial")

@@ -39,15 +39,18 @@ def plain_steps_of(its: LoopSlice | BatchSlice, rows: Rows, arena: Arena, layout
         or (its.overlaps and its.only_lanes is None)
         or index is None
         or arena.num_slots > 1
-        or not isinstance(leaf, FixedLeaf)
-        or not leaf.shape
+        or layout.has_loose_observations
+        or not arena.observations
     ):
         return None
-    return (_overlapping_steps if its.overlaps else _plain_steps)(its, rows, index, arena, leaf)
+    if isinstance(leaf, FixedLeaf) and leaf.shape:
+        return (_overlapping_steps if its.overlaps else _plain_steps)(its, rows, index, arena, leaf)
+    return _plain_steps(its, rows, index, arena, None) if isinstance(rows, range) and not its.overlaps else None
 
 
-def _plain_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: FixedLeaf) -> PlainSteps:
-    dtype, shape = leaf.dtype, leaf.shape
+def _plain_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: FixedLeaf | None) -> PlainSteps:
+    """For observations that are one array (``leaf``), or numbers and dictionaries, which are looked at when all are there."""
+    dtype, shape = (None, None) if leaf is None else (leaf.dtype, leaf.shape)
     first = its.rows.start
     places = None if rows is its.rows else [row - first for row in rows]
     chosen = slice(index.start - first, index.stop - first, index.step)
@@ -86,9 +89,14 @@ def _plain_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: F
                     and (truncated is False or truncated is NP_FALSE)
                     and type(info) is dict
                     and (type(reward) is float or type(reward) in NUMBERS)
-                    and type(observation) is ndarray
-                    and (observation.dtype is dtype or observation.dtype == dtype)  # which is slower
-                    and observation.shape == shape
+                    and (
+                        dtype is None
+                        or (
+                            type(observation) is ndarray
+                            and (observation.dtype is dtype or observation.dtype == dtype)  # which is slower
+                            and observation.shape == shape
+                        )
+                    )
                 ):
                     try:
                         rewards[row] = reward
@@ -110,7 +118,11 @@ def _plain_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: F
             its.go_on_with(rows, results, actions, failures)
             return results
         progress[0] = 0
+        if dtype is None and not its.writer.write_together(rows, observations):  # type: ignore[arg-type]
+            return put_together(observations, told)
         terminateds[:] = truncateds[:] = no_flags
+        if dtype is None:
+            return None
         if target is None:
             if is_small:
                 try:

@@ -44,6 +44,7 @@ def short_way_of(pool: Pool, layout: Layout, actions: ActionWriter, *, hands_out
         return None
     (runner,) = backend.runners
     plain = plain_steps_of(runner.slice, runner.rows, pool.arena, layout)
+    hands_out = hands_out and isinstance(layout.observation, FixedLeaf)
     return None if plain is None else _short_way(runner, pool.arena, actions, plain, hands_out=hands_out)
 
 
