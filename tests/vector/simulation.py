@@ -135,16 +135,16 @@ class SimulatedBackend:
     def order_half(self, half: Half) -> None:
         self.post([(worker, Command(half.sequence, Op.STEP_EACH, steps)) for worker, steps in half.steps.items()])
 
-    def finish_half(self, half: Half) -> bool:
+    def finish_half(self, half: Half) -> Outcome | None:
         """As :meth:`finish_step`; the other half may be done as well, and somebody may have died since."""
         self._work_for_a_while()
         is_its = [isinstance(event, Arrival) and event.sequence == half.sequence for event in self._told]
         arrived = list(compress(self._told, is_its))
         if len(arrived) < len(half.rows) or any(any(event.outcome) for event in arrived):  # type: ignore[union-attr]
-            return False
+            return None
         self._told = [event for event, its in zip(self._told, is_its, strict=True) if not its]
         self.halves_finished += 1
-        return True
+        return NOTHING
 
     def _work_for_a_while(self) -> None:
         while any(worker.queue for worker in self._workers.values()) and self._chance.random() < 0.98:

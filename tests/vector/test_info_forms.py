@@ -13,7 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shoal import ParallelEnv
-from shoal.vector.backends.board import ANSWERED, STRIDE, writes_keep_their_order
+from shoal.vector.backends import processes
+from shoal.vector.backends.board import writes_keep_their_order
+from shoal.vector.backends.channel import RING, Frame
+from shoal.vector.backends.processes import ProcessBackend
 from tests.comparing import difference, rollout
 from tests.envs import CountingEnv
 
@@ -51,29 +54,45 @@ def same_as_serial(script: Script, steps: int = 30, length: int = 1000, **choice
         assert not difference(rollout(envs, steps), expected)
 
 
-def messages_for(script: Script, steps: int) -> int:
-    """How many messages workers send for so many steps."""
+@pytest.fixture
+def messages(monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
+    """What workers send, except to wake the caller."""
+    found: list[Frame] = []
+    take = ProcessBackend._take
+
+    def note(self: ProcessBackend, worker: int, member: Any, frame: Frame, events: Any) -> None:
+        found.extend([frame] if frame.kind != RING else [])
+        take(self, worker, member, frame, events)
+
+    monkeypatch.setattr(ProcessBackend, "_take", note)
+    return found
+
+
+def take_steps(script: Script, steps: int, messages: list[Frame]) -> None:
+    """So many steps, after which ``messages`` has those that workers have sent about them."""
     with ParallelEnv(telling(script), backend="shm", num_workers=2, start_method="fork") as envs:
         envs.reset(seed=0)
-        words = envs._pool.unwatched._board._words
-        before = sum(words[ANSWERED::STRIDE][:2])
+        messages.clear()
         for _ in range(steps):
             envs.step(np.zeros(NUM_ENVS, np.int64))
-        return int(sum(words[ANSWERED::STRIDE][:2]) - before)
+        count = len(messages)
+    del messages[count:]  # what is said about closing
 
 
 ALIKE: Script = [[alike(step, env) for env in range(NUM_ENVS)] for step in range(7)]
 
 
 @pytest.mark.skipif(not writes_keep_their_order(), reason="steps travel as messages here")
-def test_only_the_first_of_infos_that_are_alike_is_a_message() -> None:
-    assert messages_for(ALIKE, 50) <= 2 * 2  # with one more, should a rehearsal or a log record come in between
+def test_only_the_first_of_infos_that_are_alike_is_a_message(messages: list[Frame]) -> None:
+    take_steps(ALIKE, 50, messages)
+    assert len(messages) == 2 * 2  # of each worker: its form, and the first infos
 
 
 @pytest.mark.skipif(not writes_keep_their_order(), reason="steps travel as messages here")
-def test_words_that_are_known_need_no_message() -> None:
+def test_words_that_are_known_need_no_message(messages: list[Frame]) -> None:
     script = [[alike(step, env, phase="ab"[(step + env) % 2]) for env in range(NUM_ENVS)] for step in range(4)]
-    assert messages_for(script, 50) <= 2 * 2
+    take_steps(script, 50, messages)
+    assert len(messages) == 2 * 2
 
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -102,6 +121,56 @@ def scripts(draw: st.DrawFn) -> Script:
 @given(script=scripts(), num_workers=st.integers(1, 3), length=st.sampled_from([3, 1000]))
 def test_whatever_is_told_in_whatever_order_arrives(script: Script, num_workers: int, length: int) -> None:
     same_as_serial(script, num_workers=num_workers, length=length)
+
+
+def in_halves(envs: ParallelEnv, rounds: int, kill: bool = False) -> list[Any]:
+    """What comes of steps in two halves, and now and then of all."""
+    random, found = np.random.default_rng(3), [*envs.reset(seed=1)]
+    parts = envs.split(2)
+    for number in range(rounds):
+        for part in parts:
+            part.step_async(random.integers(0, 5, part.num_envs))
+        if kill and number % 7 == 3:
+            os.kill(envs.worker_pids[number % 2], signal.SIGKILL)
+        found += [part.step_wait() for part in parts]
+        if number % 5 == 4:
+            found.append(envs.step(random.integers(0, 5, NUM_ENVS)))
+        if number % 9 == 8:
+            envs.send(random.integers(0, 5, NUM_ENVS))
+            found.append(envs.recv(env_ids=[3, 1, 0, 2]).info)
+    return found
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(script=scripts(), num_workers=st.integers(1, 3), length=st.sampled_from([3, 1000]))
+def test_so_it_does_from_halves(script: Script, num_workers: int, length: int) -> None:
+    with ParallelEnv(telling(script, length), backend="serial") as plain:
+        expected = in_halves(plain, 20)
+    with ParallelEnv(telling(script, length), backend="shm", num_workers=num_workers, start_method="fork") as envs:
+        assert not difference(in_halves(envs, 20), expected)
+
+
+def test_halves_of_workers_that_are_replaced_are_understood() -> None:
+    with ParallelEnv(telling(ALIKE), backend="serial") as plain:
+        expected = in_halves(plain, 40)
+    with ParallelEnv(telling(ALIKE), backend="shm", num_workers=2, start_method="fork") as envs:
+        assert not difference(in_halves(envs, 40, kill=True), expected)
+        assert envs.stats.restarts >= 5
+
+
+@pytest.mark.skipif(not writes_keep_their_order(), reason="steps travel as messages here")
+def test_halves_need_no_message_either(messages: list[Frame], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "SPIN_SECONDS", 60.0)  # where steps take long, environments are asked one by one
+    with ParallelEnv(telling(ALIKE), backend="shm", num_workers=2, start_method="fork") as envs:
+        envs.reset(seed=0)
+        parts = envs.split(2)
+        messages.clear()
+        for _ in range(50):
+            for part in parts:
+                part.step(np.zeros(2, np.int64))
+        assert (
+            len(messages) == 2 * 2 * 2
+        )  # of each worker and half: its form, and the first info of its one environment
 
 
 def test_ever_new_words_and_large_infos_arrive() -> None:

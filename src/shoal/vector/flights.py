@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from shoal.vector.errors import AlreadyPending, ConfigurationError, NothingPending, StateError, WaitTimeout
 from shoal.vector.halves import Half
-from shoal.vector.messages import NOTHING, Arrival, Arrivals, Outcome
+from shoal.vector.messages import NOTHING, Arrival, Arrivals, Outcome, apart
 from shoal.vector.pool import Pool
 
 Recording = list[list[int]]
@@ -64,7 +64,7 @@ class Flights:
                 if rows is None or not half.members.isdisjoint(rows):
                     del self._halves[half.number]
                     if half.has_landed:
-                        self._each_arrived.update(dict.fromkeys(half.rows, NOTHING))
+                        self._each_arrived.update(apart(half.outcome, half.rows))
                     else:
                         self._each_under_way.update(half.rows)
 

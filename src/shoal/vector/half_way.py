@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 from shoal.vector.actions import ActionWriter
 from shoal.vector.flights import Flights
 from shoal.vector.halves import Half
-from shoal.vector.layout import Array
+from shoal.vector.infos import Columns, EnvInfos
+from shoal.vector.layout import Array, Rows
+from shoal.vector.messages import NOTHING
 from shoal.vector.pool import Pool
 
 
@@ -27,7 +29,12 @@ class HalfWay(NamedTuple):
 
 
 def half_way_of(
-    half: Half, pool: Pool, flights: Flights, actions: ActionWriter, results: Sequence[Array] | None
+    half: Half,
+    pool: Pool,
+    flights: Flights,
+    actions: ActionWriter,
+    results: Sequence[Array] | None,
+    merge_infos: Callable[[EnvInfos, int], dict[str, Any]],
 ) -> HalfWay:
     """The short way of one half. ``results``: those of all environments, if the caller gets copies of these, and no more."""
     backend, interrupts, write = pool.backend, pool.interrupts, actions.writer_for(half.rows, half.index)
@@ -35,7 +42,17 @@ def half_way_of(
     if results is not None:
         assert isinstance(half.index, slice)  # what it selects stays where results are written
         copies = [array[half.index].copy for array in results]
-    is_first = True
+    is_first, place_of = True, {row: place for place, row in enumerate(half.rows)}
+
+    def infos() -> dict[str, Any]:
+        """What all of them tell, in the order of their places in the half."""
+        columns = [entry for entry in half.outcome.infos if isinstance(entry, Columns)]
+        are_all = len(columns) == 1 and columns[0].rows == half.rows
+        places: list[Rows] = [
+            range(len(half.rows)) if are_all else [place_of[row] for row in each.rows] for each in columns
+        ]
+        told: EnvInfos = [Columns(where, each.values) for where, each in zip(places, columns, strict=True)]
+        return merge_infos(told, len(half.rows))
 
     def order(given: Any) -> bool:
         if not flights.could_send(half) or not backend.steps_at_once or not write(given):
@@ -51,15 +68,17 @@ def half_way_of(
             return None
         with interrupts:
             if not half.has_landed:
-                if not backend.finish_half(half):
+                outcome = backend.finish_half(half)
+                if outcome is None:
                     return None
-                half.has_landed = True
+                half.outcome, half.has_landed = outcome, True
             interrupts.heed()
             if copies is None or is_first:
                 is_first = False  # once, the ordinary way notes down that these environments have been seen
                 return None
             flights.hand_over_half(half)
             observations, rewards, terminated, truncated = copies
-            return observations(), rewards(), terminated(), truncated(), {}
+            told = {} if half.outcome is NOTHING else infos()
+            return observations(), rewards(), terminated(), truncated(), told
 
     return HalfWay(order, finish)

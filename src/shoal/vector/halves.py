@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from shoal.vector.messages import Pace, Steps, rows_of_part
+from shoal.vector.messages import NOTHING, Outcome, Pace, Steps, rows_of_part
 
 NUM_HALVES = 2
 ALL = -1
@@ -31,7 +31,9 @@ class Half:
     is_together: bool = True
     """Whether it was asked for as a half, and not environment by environment after all."""
     has_landed: bool = False
-    """Whether all of its environments are back from it."""
+    """Whether all of its environments are back from it ..."""
+    outcome: Outcome = NOTHING
+    """... and with what."""
 
 
 def steps_of_half(number: int, rows: range, group_size: int) -> Steps:

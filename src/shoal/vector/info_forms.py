@@ -5,25 +5,28 @@ message, as :class:`Columns`, and from these both sides draw up the same *form*:
 where each of them lies in the worker's room on the sheet, a part of the arena. What follows is filled in there if it fits::
 
     worker                                                       caller
-    columns, in a message ──────────────────────────────────────▶ draws up a form
+    columns, in a message of their own ─────────────────────────▶ draws up a form
     draws up the same form
     fills it in, TOLD = 18, DONE = 18 ──── seen by who looks ───▶ reads it
     ...
     columns that do not fit, in a message ──────────────────────▶ draws up another
 
-A text is filled in as the number of a word that the form knows, which was in that message. Messages about something else, such
-as the end of an episode, leave the form as it is.
+A text is filled in as the number of a word that the form knows, which was in that message. The end of an episode, and whatever
+else is told now and then, goes in an ordinary message and leaves the form as it is. Halves of the environments, which may
+step at the same time, have forms of their own, in a half of the room each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
+from shoal.vector.halves import ALL, NUM_HALVES
 from shoal.vector.infos import Column, Columns
-from shoal.vector.layout import Array, Rows, as_index
+from shoal.vector.layout import Array, Rows
 from shoal.vector.messages import Outcome
 
 ALIGNMENT = 8
@@ -97,13 +100,15 @@ class Form:
 
 
 class Joined:
-    """The forms of all workers, which have the same columns: what is filled in is read over all environments at once."""
+    """The forms of several workers, which have the same columns: what is filled in is read at once."""
 
     def __init__(self, forms: Sequence[Form]) -> None:
         self.numbers = [form.number for form in forms]
-        self._rows = range(forms[-1].rows[-1] + 1)
+        ends = [*accumulate(len(form.rows) for form in forms)]
+        self._where = [slice(end - len(form.rows), end) for form, end in zip(forms, ends, strict=True)]
+        rows = [row for form in forms for row in form.rows]
+        self._rows = range(len(rows)) if rows == [*range(len(rows))] else rows
         self._columns = [*zip(*(form.fields for form in forms), strict=True)]
-        self._where = [as_index(form.rows) for form in forms]
 
     def read(self) -> Columns:
         """What all have filled in."""
@@ -121,7 +126,7 @@ class Joined:
 
 
 def joined(forms: Sequence[Form]) -> Joined | None:
-    """The forms of all workers as one, if they have the same columns."""
+    """The forms of several workers as one, if they have the same columns."""
     kinds = [[field.kind for field in form.fields] for form in forms]
     return Joined(forms) if kinds and all(each == kinds[0] for each in kinds) else None
 
@@ -148,7 +153,7 @@ def drawn_up(columns: Columns, number: int, room: Array) -> Form | None:
     return Form(number, columns.rows, fields)
 
 
-def columns_of(outcome: Outcome, rows: range) -> Columns | None:
+def columns_of(outcome: Outcome, rows: Rows) -> Columns | None:
     """What all of these environments tell alike, if that is all there is to tell."""
     infos, *others = outcome
     if len(infos) != 1 or any(others):
@@ -157,6 +162,10 @@ def columns_of(outcome: Outcome, rows: range) -> Columns | None:
     return columns if isinstance(columns, Columns) and columns.rows == rows else None
 
 
-def room_of(sheet: Array, rows: range) -> Array:
-    """A worker's room on the sheet, which may be none."""
-    return sheet[rows.start : rows.stop].reshape(-1)
+def room_of(sheet: Array, rows: range, half: int) -> Array:
+    """The room on the sheet of a worker with these environments, for all or one half of them. It may be none."""
+    room = sheet[rows.start : rows.stop].reshape(-1)
+    if half == ALL:
+        return room
+    size = len(room) // NUM_HALVES
+    return room[half * size : (half + 1) * size]

@@ -413,7 +413,8 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         )
         results = [arena.observations[0], arena.reward, arena.terminated, arena.truncated] if hands_out else None
         halves = halves_of(self._pool.rows, self.group_size)
-        return [half_way_of(half, self._pool, self._flights, self._actions, results) for half in halves]
+        merge = self._merge_infos
+        return [half_way_of(half, self._pool, self._flights, self._actions, results, merge) for half in halves]
 
     # -- everything else -----------------------------------------------------------------------------------------
 

@@ -133,7 +133,7 @@ class Runner:
             self.take_steps(share.rows, results, outcome)
         elif told:
             outcome = Outcome.empty()
-            its.take_infos(share.rows, told, outcome)
+            its.take_infos(share.rows, told, outcome, together=True)
         if self._takes_digests:
             self._take_digests(share.rows, outcome)
         return outcome

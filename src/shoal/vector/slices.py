@@ -328,10 +328,14 @@ class LoopSlice:
             self.take_infos(rows, [one for place, one in told if one[1] and place not in ended], outcome)
         return [Finished(rows[place], observations[place], infos[place]) for place in ended]
 
-    def take_infos(self, rows: Rows, told: list[tuple[int, dict[str, Any]]], outcome: Outcome) -> None:
-        """Take in what some of these environments, whose episode goes on, have told."""
-        # Who is stepped alone, or in a part, is also told of alone.
-        are_all = isinstance(rows, range) and len(told) == len(rows)
+    def take_infos(
+        self, rows: Rows, told: list[tuple[int, dict[str, Any]]], outcome: Outcome, *, together: bool = False
+    ) -> None:
+        """Take in what some of these environments, whose episode goes on, have told.
+
+        ``together``: whether they are told of together, also if they are not all that there are here.
+        """
+        are_all = len(told) == len(rows) and (together or isinstance(rows, range))
         columns = in_columns(rows, [info for _, info in told]) if are_all else None
         if columns is not None:
             outcome.infos.append(columns)

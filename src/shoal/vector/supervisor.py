@@ -215,13 +215,14 @@ class Supervisor:
         if self.journal is not None:
             self.journal.write_half(half)
 
-    def finish_half(self, half: Half) -> bool:
+    def finish_half(self, half: Half) -> Outcome | None:
         """As of the backend: as if ``poll`` had brought everybody's arrival."""
-        if not half.is_together or not self._is_simple or self._kept or not self._backend.finish_half(half):
-            return False
-        if self.journal is not None and self.journal.finish_half(half):
+        if not half.is_together or not self._is_simple or self._kept:
+            return None
+        outcome = self._backend.finish_half(half)
+        if outcome is not None and self.journal is not None and self.journal.finish_half(half):
             self._note_rest()
-        return True
+        return outcome
 
     def doorbell(self) -> AbstractContextManager[int | None]:
         """As of the backend."""

@@ -49,9 +49,9 @@ class RealTime:
         """Only asked of who steps at once."""
         raise NotImplementedError
 
-    def finish_half(self, half: Half) -> bool:
+    def finish_half(self, half: Half) -> Outcome | None:
         """Not here; it may have been ordered elsewhere, before."""
-        return False
+        return None
 
 
 class InProcess(RealTime):
@@ -123,8 +123,8 @@ class Backend(Protocol):
     def order_half(self, half: Half) -> None:
         """As ``post`` on that way, for a step of one half of all environments."""
 
-    def finish_half(self, half: Half) -> bool:
-        """As ``finish_step``, for the half that was ordered; if it returns no, ``poll`` tells who has arrived."""
+    def finish_half(self, half: Half) -> Outcome | None:
+        """As ``finish_step``, for the half that was ordered; if there is none, ``poll`` tells who has arrived."""
 
     def doorbell(self) -> AbstractContextManager[int | None]:
         """While it is open: a descriptor that can be read once ``poll`` has something, or ``None`` where there is none."""

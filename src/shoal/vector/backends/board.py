@@ -43,8 +43,9 @@ from shoal.vector.patience import LONG_SECONDS, SPIN_SECONDS, look
 # Each group has a cache line of its own, so that writing to one does not disturb who looks at another.
 PROGRESS: Final = 0
 ORDERED, SENT, CALLER_ASLEEP, ENOUGH, ORDERED_HALF = 8, 9, 10, 11, 12
-DONE, ANSWERED, WORKER_ASLEEP, ARRIVED, DONE_HALF, TOLD, FORM = 16, 17, 18, 19, 20, 22, 23
-STRIDE: Final = 24
+DONE, ANSWERED, WORKER_ASLEEP, ARRIVED, DONE_HALF = 16, 17, 18, 19, 20
+TOLD, FORM = 24, 28  # and after each the same for the halves
+STRIDE: Final = 32
 
 Order = tuple[int, int]
 """A step: its sequence number, and of which half."""
@@ -100,10 +101,10 @@ class Board:
         """Whether the worker has finished this ordinary step."""
         return self._words[worker * STRIDE + DONE] == sequence
 
-    def forms_filled_in(self, sequence: int, workers: Sequence[int]) -> list[int]:
-        """Which form each worker has filled in with what its environments tell about this step; 0 if none."""
-        words, firsts = self._words, [worker * STRIDE for worker in workers]
-        return [words[first + FORM] if words[first + TOLD] == sequence else 0 for first in firsts]
+    def form_filled_in(self, worker: int, half: int) -> tuple[int, int]:
+        """The last step about which this worker's environments have told something on the sheet, and the form it is in."""
+        first = worker * STRIDE + half - ALL
+        return self._words[first + TOLD], self._words[first + FORM]
 
     def has_mail(self, worker: int) -> bool:
         """Whether messages have been sent since the last time this was asked."""
@@ -253,9 +254,9 @@ class Desk:
         self.words[DONE_HALF + half] = sequence
         return self.arrived(count)
 
-    def told(self, sequence: int, form: int) -> None:
+    def told(self, half: int, sequence: int, form: int) -> None:
         """Say that a form is filled in with what environments tell about a step, which is about to be done."""
-        self.words[FORM], self.words[TOLD] = form, sequence
+        self.words[FORM + half - ALL], self.words[TOLD + half - ALL] = form, sequence
 
     def done(self, sequence: int) -> bool:
         """Say that an ordinary step is finished; returns whether the caller sleeps and has to be rung."""

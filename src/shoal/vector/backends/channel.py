@@ -35,7 +35,7 @@ UNLIMITED = 2**63
 
 # What a message is, when it is no command. A reply is for all environments of a worker, an arrival for the one whose index
 # is in ``place``; a message that rings only wakes.
-REPLY, LOG, RING, ARRIVAL = 100, 101, 102, 103
+REPLY, LOG, RING, ARRIVAL, FORM = 100, 101, 102, 103, 104
 RECEIVE = 2**16
 
 

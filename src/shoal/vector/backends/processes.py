@@ -11,7 +11,7 @@ import multiprocessing
 import pickle
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from typing import ClassVar
@@ -21,7 +21,7 @@ import numpy as np
 
 from shoal.vector.backends.base import Addressed, RealTime, StartMethod
 from shoal.vector.backends.board import FIRST_SLEEP_SECONDS, NAP_SECONDS, Board, writes_keep_their_order
-from shoal.vector.backends.channel import ARRIVAL, LOG, RING, Channel, Frame
+from shoal.vector.backends.channel import ARRIVAL, FORM, LOG, RING, Channel, Frame
 from shoal.vector.backends.fork_guard import disown, own
 from shoal.vector.backends.form_reader import FormReader
 from shoal.vector.backends.last_words import ask_for_stack, read_last_words
@@ -36,6 +36,8 @@ from shoal.vector.cpus import own_processors, usable_cpus
 from shoal.vector.errors import CannotStart, ConfigurationError, ProtocolError, WorkerError
 from shoal.vector.failures import Failure
 from shoal.vector.halves import ALL, Half
+from shoal.vector.info_forms import room_of
+from shoal.vector.infos import EnvInfo
 from shoal.vector.interrupts import postponed
 from shoal.vector.layout import Arena, Array, pack, packed_nbytes, private_arena, unpack
 from shoal.vector.messages import (
@@ -128,7 +130,7 @@ class ProcessBackend(RealTime):
         """The number of the ordinary step that is under way, unless somebody has asked for workers one by one ..."""
         self._whole: dict[int, Half] = {}
         """... and halves that are, of which nobody has asked for the environments one by one."""
-        self._forms = FormReader(self._board, self._workers)
+        self._forms = FormReader(self._board)
         """What environments tell in every step, where that is filled in in the arena."""
         self._is_listening = False
         """Whether somebody waits at the doorbell, so that workers have to ring it."""
@@ -320,7 +322,7 @@ class ProcessBackend(RealTime):
             return None
         self._last_wait = perf_counter() - begin
         self._stepping = NOT_UNDER_WAY
-        return self._forms.read_all(sequence)
+        return self._forms.read_together(self._workers, sequence)
 
     def order_half(self, half: Half) -> None:
         """Order a step of one of two halves on the board."""
@@ -332,22 +334,22 @@ class ProcessBackend(RealTime):
         if asleep:
             self._ring(asleep, sequence)
 
-    def finish_half(self, half: Half) -> bool:
-        """Look whether all workers have finished a half, and have nothing more to tell."""
+    def finish_half(self, half: Half) -> Outcome | None:
+        """Look whether all workers have finished a half, and sent no message."""
         number, sequence = half.number, half.sequence
         if number not in self._whole:
-            return False
+            return None
         line = self._lines[number]
         if line.is_done(sequence):
             self._last_wait = 0.0
         else:
             begin = perf_counter()
             if not line.wait(sequence, self._patience if self._last_wait < SPIN_SECONDS else 0.0):
-                return False
+                return None
             self._last_wait = perf_counter() - begin
         del self._whole[number]
         self._board.arrivals_seen(len(half.rows))
-        return True
+        return self._forms.read_together(half.workers, sequence, number)
 
     def _take_apart(self) -> None:
         """From now on, what was ordered as a whole is looked at worker by worker, or environment by environment."""
@@ -369,9 +371,7 @@ class ProcessBackend(RealTime):
         for worker, command in [*self._awaited.items()]:
             if board.is_done(worker, command.sequence):
                 del self._awaited[worker]
-                events.append(
-                    Reply(worker, command.sequence, Outcome(self._forms.read(worker, command.sequence), [], [], []))
-                )
+                events.append(Reply(worker, command.sequence, self._forms.read(worker, command.sequence)))
             elif board.has_mail(worker):
                 self._read(worker, events)
         if self._num_under_way:
@@ -388,6 +388,10 @@ class ProcessBackend(RealTime):
         if not len(rows):
             return
         sequences = self._tickets[rows]
+        told = self._forms.read_alone(set(sequences.tolist()))
+        if told:
+            self._arrive_each(rows.tolist(), told, events)
+            return
         self._tickets[rows] = NOT_UNDER_WAY
         self._num_under_way -= len(rows)
         self._board.arrivals_seen(len(rows))
@@ -397,6 +401,11 @@ class ProcessBackend(RealTime):
             return
         asked = np.unique(sequences).tolist()
         events.extend(Arrivals(rows[sequences == sequence].tolist(), sequence) for sequence in asked)
+
+    def _arrive_each(self, rows: Sequence[int], told: Mapping[int, EnvInfo], events: list[Event]) -> None:
+        """Those of halves that are looked at environment by environment, some of which have told something."""
+        for row in rows:
+            self._arrive(row, Outcome([told[row]], [], [], []) if row in told else NOTHING, events)
 
     def _arrive(self, row: int, outcome: Outcome, events: list[Event]) -> None:
         events.append(Arrival(row, int(self._tickets[row]), outcome))
@@ -456,6 +465,9 @@ class ProcessBackend(RealTime):
         if frame.kind == ARRIVAL:
             self._take_arrival(worker, member, frame, events)
             return
+        if frame.kind == FORM:
+            self._take_form(worker, member, frame)
+            return
         command = self._awaited.get(worker)
         if command is None or (frame.generation, frame.sequence) != (member.generation, command.sequence):
             self.dropped_replies += 1
@@ -466,9 +478,13 @@ class ProcessBackend(RealTime):
             unpack(self._arena.shipped, command.rows(member.recipe.rows), frame.raw)
         label, first_row = command.op.label, member.recipe.rows.start
         outcome = _unpickled(frame, label, first_row) if frame.pickled else Outcome.empty()
-        if command.op is Op.STEP and self._arena is not None:
-            self._forms.draw_up(worker, member.recipe.rows, command.sequence, outcome, self._arena.sheet)
         events.append(Reply(worker, frame.sequence, outcome))
+
+    def _take_form(self, worker: int, member: _Member, frame: Frame) -> None:
+        if frame.generation == member.generation:
+            half, sheet = frame.place + ALL, self.arena.sheet
+            columns = pickle.loads(frame.pickled)
+            self._forms.draw_up(worker, half, columns, frame.sequence, room_of(sheet, member.recipe.rows, half))
 
     def _take_arrival(self, worker: int, member: _Member, frame: Frame, events: list[Event]) -> None:
         row = frame.place
@@ -510,12 +526,10 @@ class ProcessBackend(RealTime):
             return
         if command is not None and self._board.is_done(worker, command.sequence):
             del self._awaited[worker]
-            events.append(
-                Reply(worker, command.sequence, Outcome(self._forms.read(worker, command.sequence), [], [], []))
-            )
-        for row in member.recipe.rows:
-            if self._tickets[row] != NOT_UNDER_WAY and self._arena.tickets[row] == self._tickets[row]:
-                self._arrive(row, NOTHING, events)
+            events.append(Reply(worker, command.sequence, self._forms.read(worker, command.sequence)))
+        under_way = [row for row in member.recipe.rows if self._tickets[row] != NOT_UNDER_WAY]
+        arrived = [row for row in under_way if self._arena.tickets[row] == self._tickets[row]]
+        self._arrive_each(arrived, self._forms.read_alone({int(self._tickets[row]) for row in arrived}), events)
 
     def replace(self, worker: int) -> None:
         """Put another process in the place of one that has died. What it was asked is forgotten."""

@@ -31,7 +31,7 @@ from typing import Any, NoReturn
 import cloudpickle
 
 from shoal.vector.backends.board import Desk
-from shoal.vector.backends.channel import ARRIVAL, LOG, MAX_PICKLED, REPLY, RING, Frame, WorkerChannel
+from shoal.vector.backends.channel import ARRIVAL, FORM, LOG, MAX_PICKLED, REPLY, RING, Frame, WorkerChannel
 from shoal.vector.backends.descendants import COOKIE, descendants_of, end_all
 from shoal.vector.backends.last_words import leave_in
 from shoal.vector.backends.lifeline import end_together, hold_on, is_broken
@@ -41,7 +41,7 @@ from shoal.vector.backends.shared_buffer import map_shared
 from shoal.vector.failures import Failure
 from shoal.vector.halves import ALL
 from shoal.vector.info_forms import Form, columns_of, drawn_up, room_of
-from shoal.vector.infos import by_environment
+from shoal.vector.infos import Columns, by_environment
 from shoal.vector.layout import Arena, Rows, pack, private_arena, unpack
 from shoal.vector.messages import (
     EACH,
@@ -63,6 +63,8 @@ from shoal.vector.registrations import register_here
 from shoal.vector.runner import Runner
 
 logger = logging.getLogger(__name__)
+
+FORMS = 8  # that may be drawn up in any case; more only where that has been worth it
 
 HERE: Worker | None = None
 """The worker that this process is."""
@@ -188,8 +190,9 @@ class Worker:
         self.runner: Runner
         """What has the environments."""
         self._arena: Arena
-        self._form: Form | None = None
-        """What environments tell in every step, as the caller knows it too."""
+        self._forms: dict[int, Form] = {}
+        """What environments tell in every step, all or those of a half, as the caller knows it too."""
+        self._forms_drawn_up = self._forms_filled_in = 0
         self._concerned: Rows
         """The environments of the command that is being carried out."""
 
@@ -237,7 +240,8 @@ class Worker:
             self._reply(sequence, STEP, outcome)
             return
         share = self.runner.share(half)
-        if (outcome is not NOTHING and any(outcome)) or self._has_logged:
+        is_plain = outcome is NOTHING or not any(outcome)
+        if self._has_logged or not (is_plain or self._fills_in(half, sequence, share.rows, outcome)):
             self._announce_all(share.rows, sequence, outcome)
             return
         with self._reporting:
@@ -308,7 +312,7 @@ class Worker:
             return
         self._has_logged = False
         self._desk.arrived()  # the message itself will wake
-        pickled = b"" if is_plain else self._pickled(outcome, "step")[0]
+        pickled = b"" if is_plain else self._pickled(outcome, "step")
         raw = pack(self._arena.shipped, range(row, row + 1)) if self._post.arena_fd < 0 else None
         self._channel.send(self._post.generation, sequence, ARRIVAL, pickled, raw, place=row)
 
@@ -334,55 +338,59 @@ class Worker:
         else:
             attachment = replace(attachment, num_slots=1)  # what was sent away need not be kept
             self._arena = private_arena(attachment.layout)
-        self._form = None
+        self._forms.clear()
         self.runner.attach(attachment, self._arena)
 
     def _reply(self, sequence: int, kind: int, outcome: Outcome) -> None:
         is_plain = outcome is NOTHING or not any(outcome)
-        if self._post.uses_board and not self._has_logged and (is_plain or self._fills_in(sequence, kind, outcome)):
+        if (
+            self._post.uses_board
+            and not self._has_logged
+            and (is_plain or (kind == STEP and self._fills_in(ALL, sequence, self.runner.rows, outcome)))
+        ):
             if self._desk.done(sequence):
                 self._channel.send(self._post.generation, sequence, RING)
             return
         self._has_logged = False  # log records are on the socket, before this reply
-        pickled = b""
-        if not is_plain:
-            pickled, outcome = self._pickled(outcome, Op(kind).label)
-            if kind == STEP:
-                self._draw_up_form(sequence, outcome)
+        pickled = b"" if is_plain else self._pickled(outcome, Op(kind).label)
         raw = None
         if self._post.arena_fd < 0 and kind in (Op.RESET, Op.STEP):
             # Not those of the others: a worker that has taken another's place does not know them.
             raw = pack(self._arena.shipped, self._concerned)
         self._channel.send(self._post.generation, sequence, REPLY, pickled, raw)
 
-    def _fills_in(self, sequence: int, kind: int, outcome: Outcome) -> bool:
+    def _fills_in(self, half: int, sequence: int, rows: Rows, outcome: Outcome) -> bool:
         """Whether what environments tell about a step is written down where the caller finds it."""
-        if self._form is None or kind != STEP:
-            return False
-        columns = columns_of(outcome, self.runner.rows)
-        if columns is None or not self._form.fill_in(columns):
-            return False
-        self._desk.told(sequence, self._form.number)
-        return True
-
-    def _draw_up_form(self, sequence: int, outcome: Outcome) -> None:
-        """For what will follow a message with this."""
-        rows = self.runner.rows
         columns = columns_of(outcome, rows)
-        if columns is not None:
-            self._form = drawn_up(columns, sequence, room_of(self._arena.sheet, rows))
+        if columns is None:
+            return False
+        form = self._forms.get(half)
+        if form is not None and form.fill_in(columns):
+            self._desk.told(half, sequence, form.number)
+            self._forms_filled_in += 1
+            return True
+        # What is another thing every time is not worth a form.
+        if self._forms_drawn_up <= FORMS + self._forms_filled_in // FORMS:
+            self._draw_up(half, sequence, columns)
+        return False
 
-    def _pickled(self, outcome: Outcome, phase: str) -> tuple[bytes, Outcome]:
-        """The outcome as bytes, and what of it can be sent."""
+    def _draw_up(self, half: int, sequence: int, columns: Columns) -> None:
+        """Have a form for what will follow these columns, and let the caller have the same."""
+        form = drawn_up(columns, sequence, room_of(self._arena.sheet, self.runner.rows, half))
+        if form is not None:
+            self._forms[half] = form
+            self._forms_drawn_up += 1
+            self._channel.send(self._post.generation, sequence, FORM, dumps(columns), place=half - ALL)
+
+    def _pickled(self, outcome: Outcome, phase: str) -> bytes:
         try:
             data = dumps(outcome)
             if len(data) <= MAX_PICKLED:
-                return data, outcome
+                return data
             reason = f"is {len(data):,} bytes large, and a message may have {MAX_PICKLED:,}"
         except Exception:
             reason = ""
-        outcome = _without_unsendable(outcome, phase, reason)
-        return dumps(outcome), outcome
+        return dumps(_without_unsendable(outcome, phase, reason))
 
     def _send_log(self, record: bytes) -> None:
         self._has_logged = True
