@@ -125,6 +125,9 @@ class SimulatedBackend:
             else:
                 worker.queue.append((None, command))
 
+    def is_here(self, worker: int) -> bool:
+        return False
+
     @property
     def steps_at_once(self) -> bool:
         return self._chance.random() < 0.8

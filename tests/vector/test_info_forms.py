@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import time
 from typing import Any
 
 import numpy as np
@@ -202,3 +203,38 @@ def test_infos_stay_as_they_were_when_the_next_step_is_taken() -> None:
         before = {name: value.copy() for name, value in info.items()}
         envs.step(np.zeros(NUM_ENVS, np.int64))
     assert not difference(info, before)
+
+
+class InterruptingEnv(TellingEnv):
+    """Interrupts its caller in the middle of its tenth step."""
+
+    def __init__(self, script: Script, index: int, caller: int) -> None:
+        super().__init__(script, index)
+        self.caller = caller
+
+    def step(self, action: Any) -> Any:
+        if self.count == 9:
+            os.kill(self.caller, signal.SIGINT)
+            time.sleep(0.01)
+        return super().step(action)
+
+
+def test_an_interrupted_step_has_its_infos_when_it_is_asked_for_again() -> None:
+    env_fns = [functools.partial(InterruptingEnv, ALIKE, 0, os.getpid()), *telling(ALIKE)[1:]]
+    actions = np.zeros(NUM_ENVS, np.int64)
+    with ParallelEnv(env_fns, backend="shm", num_workers=2, start_method="fork") as envs:
+        envs.reset(seed=0)
+        for _ in range(9):
+            envs.step(actions)
+        with pytest.raises(KeyboardInterrupt):
+            envs.step(actions)
+        *_, info = envs.step_wait()
+    assert info["lives"].tolist() == [ALIKE[10 % len(ALIKE)][env]["lives"] for env in range(NUM_ENVS)]
+
+
+def test_arrays_in_another_byte_order_are_the_same_with_any_number_of_workers() -> None:
+    foreign: Script = [
+        [alike(step, env, far=np.arange(2, dtype=">f4")) for env in range(NUM_ENVS)] for step in range(3)
+    ]
+    same_as_serial(foreign, num_workers=NUM_ENVS)
+    same_as_serial(foreign)

@@ -239,3 +239,14 @@ def test_every_kind_of_call_has_a_deadline(process_backend: str, where: str) -> 
     doing = "making its environments" if where == "construct" else rf"in {where}\(\)"
     with pytest.raises(shoal.WorkerTimeout, match=rf"environment 1 took longer than 0.3 s \({doing}\); it was here:"):
         go()
+
+
+def test_environments_in_this_process_are_never_replaced() -> None:
+    with (
+        ParallelEnv(
+            [WalkingEnv] * 3, backend="shm", num_workers=2, start_method="fork", in_process=[0], max_worker_episodes=3
+        ) as envs,
+        ParallelEnv([WalkingEnv] * 3, backend="serial") as plain,
+    ):
+        assert not difference(rollout(envs, 60), rollout(plain, 60))
+        assert envs.stats.planned_restarts >= 1

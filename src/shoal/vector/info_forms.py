@@ -29,7 +29,7 @@ from shoal.vector.infos import Column, Columns
 from shoal.vector.layout import Array, Rows
 from shoal.vector.messages import Outcome
 
-ALIGNMENT = 8
+WORD = 8  # bytes, at multiples of which columns begin
 MOST_WORDS = 64
 """That a form knows for one column. What says ever new words is not filled in."""
 
@@ -149,7 +149,7 @@ def drawn_up(columns: Columns, number: int, room: Array) -> Form | None:
         if end > room.nbytes:
             return None
         fields.append(Field(name, np.frombuffer(room.data, dtype, count, begin).reshape(shape), words))
-        begin = -(-end // ALIGNMENT) * ALIGNMENT
+        begin = -(-end // WORD) * WORD
     return Form(number, columns.rows, fields)
 
 

@@ -30,6 +30,8 @@ class Columns(NamedTuple):
     """Of each name a :data:`Column`."""
 
 
+Told = list[tuple[int, dict[str, Any]]]
+"""Environments, and what each of them has told."""
 EnvInfo = tuple[int, dict[str, Any]] | Columns
 """An environment and its info, or many at once."""
 EnvInfos = list[EnvInfo]
@@ -96,7 +98,8 @@ def _column(values: tuple[Any, ...]) -> Column | None:
             return None
     if kind is np.ndarray:
         shape, dtype = values[0].shape, values[0].dtype
-        if shape and dtype.kind in "biufc" and all(each.shape == shape and each.dtype == dtype for each in values):
+        is_plain = shape and dtype.kind in "biufc" and dtype.isnative
+        if is_plain and all(each.shape == shape and each.dtype == dtype for each in values):
             return np.array(values)
     return None
 
@@ -116,7 +119,7 @@ def batch_infos(env_infos: Sequence[EnvInfo], num_envs: int) -> dict[str, Any]:
         return _batch_each(list(by_environment(env_infos).items()), num_envs)
     batched = _batch_columns(columns, num_envs)
     if not others and len(batched) == 2 * len(columns[0].values):
-        return batched
+        return batched  # the first ones have named everything, so that the order is right
     # In the order in which the environments, the first one first, have named them.
     batched.update(_batch_each(others, num_envs))
     named = (entry[1] for entry in sorted(env_infos, key=_first_row))

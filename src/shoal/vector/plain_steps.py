@@ -1,6 +1,6 @@
 """The inside of a step where nothing happens: environments are called, and what they return is written down.
 
-Most steps are like that: every environment returns what it should, none of them ends its episode, none has anything to tell.
+Most steps are like that: every environment returns what it should, and none of them ends its episode.
 Then all is done here, in one long function whose names are all its own, because around cheap steps every call and every
 look at an attribute would be seen. As soon as one of them is not plain the others are called in the ordinary way, and all
 results are handed back, to be taken in with all that can be true of them.
@@ -15,6 +15,7 @@ import numpy as np
 
 from shoal.vector.batch_slice import BatchSlice
 from shoal.vector.failures import Failure
+from shoal.vector.infos import Told
 from shoal.vector.layout import Arena, Array, FixedLeaf, Layout, Rows, as_slice
 from shoal.vector.observations import SMALL
 from shoal.vector.slices import NUMBERS, LoopSlice
@@ -22,8 +23,6 @@ from shoal.vector.slices import NUMBERS, LoopSlice
 ndarray, frombuffer = np.ndarray, np.frombuffer
 NP_FALSE = np.False_  # there is only one
 
-Told = list[tuple[int, dict[str, Any]]]
-"""Environments, and what they have told."""
 PlainSteps = Callable[[list[Any], list[Failure], Array | None, Told], list[Any] | None]
 """Takes an action for each environment, a list for failures, an array for the observations if they are not to be written
 into the arena, and a list for infos. Returns ``None`` if everything is written down and only infos are to be taken in, else

@@ -237,6 +237,7 @@ class Pool:
         outcome = backend.finish_step(sequence)
         if outcome is None:
             return self.finish()
+        self._outcomes = {0: outcome}  # for who is interrupted now, and asks again
         self._waiting.clear()
         return outcome
 

@@ -44,6 +44,8 @@ class Retirement:
         if weighs:
             self._weighed_at = now
         for worker, ward in enumerate(self._wards):
+            if self._backend().is_here(worker):
+                continue  # nobody can take its place
             is_old = self._max_episodes is not None and ward.episodes >= self._max_episodes
             is_large = weighs and ward.may_retire and self._excess(worker) > 1
             if not (is_old or is_large) or not comes_to_rest(worker):

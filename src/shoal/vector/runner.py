@@ -24,6 +24,7 @@ from shoal.vector.captures import Captured, dump_states, load_states
 from shoal.vector.digests import Digester, add_loose
 from shoal.vector.failures import Failure
 from shoal.vector.halves import ALL, steps_of_half
+from shoal.vector.infos import Told
 from shoal.vector.layout import Arena, FixedLeaf, Layout, Rows, as_index, as_slice, private_arena
 from shoal.vector.messages import (
     NOTHING,
@@ -41,7 +42,7 @@ from shoal.vector.messages import (
 )
 from shoal.vector.observations import ObservationWriter
 from shoal.vector.patience import give_way
-from shoal.vector.plain_steps import PlainSteps, Told, plain_steps_of
+from shoal.vector.plain_steps import PlainSteps, plain_steps_of
 from shoal.vector.replays import IS_REPLAYING
 from shoal.vector.slices import Finished, LoopSlice, Progress
 from shoal.vector.snapshot import snapshot
@@ -90,7 +91,6 @@ class Runner:
         self.slice.sequence = command.sequence
         if self._has_slots and command.op in (Op.STEP, Op.RESET):
             self._turn_to(command.sequence % len(self._writers))
-            self.slice.writer = self._writer
         match command.op:
             case Op.STEP:
                 self._step(payload, outcome)
@@ -189,7 +189,7 @@ class Runner:
         for row, start in replay.starts.items():
             if start.past is not None:
                 self._follow(row, start.past, captured)
-                differing.update(self._play(start.past.replay, captured))
+                differing.update(self._play(start.past.replay._replace(gives_way=replay.gives_way), captured))
             if start.lost is not None:
                 self.slice.interrupt(row, start)
         for number, redo in enumerate(replay.redo):
@@ -261,7 +261,7 @@ class Runner:
 
     def _turn_to(self, slot: int) -> None:
         """Let observations be written into this slot."""
-        self._writer = self._writers[slot]
+        self._writer = self.slice.writer = self._writers[slot]
         if self._takes_digests:
             self._digester = self._digesters[slot]
 

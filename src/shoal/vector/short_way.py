@@ -19,10 +19,11 @@ import numpy as np
 from shoal.vector.actions import ActionWriter
 from shoal.vector.backends.serial import SerialBackend
 from shoal.vector.failures import Failure
+from shoal.vector.infos import Told
 from shoal.vector.layout import Arena, Array, FixedLeaf, Layout
 from shoal.vector.messages import NOTHING, Outcome
 from shoal.vector.observations import SMALL
-from shoal.vector.plain_steps import PlainSteps, Told, plain_steps_of
+from shoal.vector.plain_steps import PlainSteps, plain_steps_of
 from shoal.vector.pool import Pool
 from shoal.vector.runner import Runner
 

@@ -18,7 +18,7 @@ import gymnasium
 import numpy as np
 
 from shoal.vector.failures import Failure
-from shoal.vector.infos import in_columns
+from shoal.vector.infos import Told, in_columns
 from shoal.vector.layout import Arena, Rows, as_index
 from shoal.vector.messages import Call, Census, EnvFn, Outcome
 from shoal.vector.observations import ContractViolation, ObservationWriter, shortened
@@ -324,13 +324,11 @@ class LoopSlice:
         if 1 in terminated or 1 in truncated:
             ended = [place for place, flags in enumerate(zip(terminated, truncated, strict=True)) if any(flags)]
         if any(infos):
-            told = enumerate(zip(rows, infos, strict=True))
-            self.take_infos(rows, [one for place, one in told if one[1] and place not in ended], outcome)
+            told, has_ended = enumerate(zip(rows, infos, strict=True)), set(ended)
+            self.take_infos(rows, [one for place, one in told if one[1] and place not in has_ended], outcome)
         return [Finished(rows[place], observations[place], infos[place]) for place in ended]
 
-    def take_infos(
-        self, rows: Rows, told: list[tuple[int, dict[str, Any]]], outcome: Outcome, *, together: bool = False
-    ) -> None:
+    def take_infos(self, rows: Rows, told: Told, outcome: Outcome, *, together: bool = False) -> None:
         """Take in what some of these environments, whose episode goes on, have told.
 
         ``together``: whether they are told of together, also if they are not all that there are here.
@@ -347,7 +345,7 @@ class LoopSlice:
     def _take_each(self, rows: Rows, results: list[Any], outcome: Outcome) -> list[Finished]:
         """Take in results one by one, and find out which of them breaks the contract."""
         finished: list[Finished] = []
-        told: list[tuple[int, dict[str, Any]]] = []
+        told: Told = []
         write, rewards, terminateds, truncateds = self.writer.write, *self._number_views
         for row, result in zip(rows, results, strict=True):
             try:

@@ -232,6 +232,10 @@ class Supervisor:
         """As of the backend."""
         return self._backend.progress(worker)
 
+    def is_here(self, worker: int) -> bool:
+        """As of the backend."""
+        return self._backend.is_here(worker)
+
     def kill(self, worker: int) -> None:
         """As of the backend; what follows is a replacement."""
         self._backend.kill(worker)

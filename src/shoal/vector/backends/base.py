@@ -36,6 +36,11 @@ class RealTime:
     sleep = staticmethod(time.sleep)
     steps_at_once = False
     has_sheet = False
+    """Whether what environments tell alike in every step can be read in the arena."""
+
+    def is_here(self, worker: int) -> bool:
+        """Whether this worker is the caller's own process, where that is not so of all."""
+        return False
 
     def order_step(self, sequence: int) -> None:
         """Only asked of who steps at once."""
@@ -131,6 +136,9 @@ class Backend(Protocol):
 
     def progress(self, worker: int) -> int | None:
         """The environment this runner is working on right now, where that can be told."""
+
+    def is_here(self, worker: int) -> bool:
+        """Whether this runner is in the caller's own process, where others are not."""
 
     def kill(self, worker: int) -> None:
         """End a runner at once, where that is possible."""

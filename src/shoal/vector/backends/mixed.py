@@ -81,6 +81,10 @@ class MixedBackend(RealTime):
         """The process of this worker, which may be the caller's."""
         return os.getpid() if worker in self._runners else self._processes.pid(worker)
 
+    def is_here(self, worker: int) -> bool:
+        """Whether this worker is the caller's own process."""
+        return worker in self._runners
+
     def kill(self, worker: int) -> None:
         """End a worker process; what runs here cannot be ended."""
         if worker not in self._runners:

@@ -74,16 +74,27 @@ class _Member:
         self.words: SharedBuffer | None = None
         self.generation = 0
         self.dead = True
+        self._is_killed = False
 
     @property
     def is_started(self) -> bool:
         """Whether there has been a process."""
         return hasattr(self, "process")
 
+    def employ(self, channel: Channel, process: Process) -> None:
+        """Let this process be the worker from now on."""
+        self.channel, self.process, self.dead, self._is_killed = channel, process, False, False
+
+    def kill(self) -> None:
+        """End its process and whatever that has started, once: when it is gone, another may have its number."""
+        if not self._is_killed:
+            self._is_killed = True
+            self.process.kill()
+
     def let_go(self) -> None:
         """End its process, whatever that has started too, and give up what connects to it."""
         if self.is_started:
-            self.process.kill()
+            self.kill()
             self.process.wait(time.monotonic() + 2.0)
             self.process.forget()
             disown(self.channel.socket.fileno())
@@ -112,7 +123,7 @@ class ProcessBackend(RealTime):
         self._waiter: Waiter | None = None
         self._lifeline = Lifeline()
         self._board = Board(self.num_workers + 1)
-        self._uses_board = self.shares_arena and writes_keep_their_order()
+        self._uses_board = self.has_sheet = self.shares_arena and writes_keep_their_order()
         # Who looks around when there are more workers than processors takes time from those that work.
         self._spins = self.num_workers <= usable_cpus()
         self._patience = SPIN_SECONDS if self._spins else 0.0
@@ -186,7 +197,7 @@ class ProcessBackend(RealTime):
         if member.words is not None:
             member.words.close()
         member.words = words
-        member.channel, member.process, member.dead = Channel(ours), process, False
+        member.employ(Channel(ours), process)
         self._waiter.watch(worker, ours.fileno(), process.sentinel)
         rows = member.recipe.rows
         doing = f"environments {rows.start} to {rows.stop - 1}" if worker != self._spare else "a spare"
@@ -208,11 +219,6 @@ class ProcessBackend(RealTime):
         command = Command(sequence, Op.ATTACH, attachment)
         self.post([(worker, command) for worker in range(self.num_workers) if worker not in self._absent])
         return self._arena
-
-    @property
-    def has_sheet(self) -> bool:  # type: ignore[override]
-        """Whether what environments tell alike in every step can be read in the arena."""
-        return self._uses_board
 
     @property
     def arena(self) -> Arena:
@@ -575,8 +581,9 @@ class ProcessBackend(RealTime):
         spare = self._members[self._spare]
         if not spare.dead:
             self._waiter.forget(self._spare)
-            spare.process.kill()
-            spare.dead = True
+        if spare.is_started:
+            spare.kill()
+        spare.dead = True
         self._awaited.pop(self._spare, None)
         self._spare_is_free = False
 
@@ -591,7 +598,7 @@ class ProcessBackend(RealTime):
             "generation": member.generation,
             "processor": self._processor_of(worker),
         }
-        member.channel, member.process, member.dead = spare.channel, spare.process, False
+        member.employ(spare.channel, spare.process)
         member.words, spare.words = spare.words, member.words
         del spare.channel, spare.process
         spare.dead, self._spare_is_free = True, False
@@ -654,7 +661,7 @@ class ProcessBackend(RealTime):
                 late = [worker for worker in started if not self._members[worker].dead and worker != self._spare]
                 said = [self._why_late(worker, grace) for worker in late if grace > 0]
                 for worker in started:
-                    self._members[worker].process.kill()
+                    self._members[worker].kill()
                 self._release()
         return said
 
