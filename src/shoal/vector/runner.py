@@ -252,11 +252,11 @@ class Runner:
             self._writers.append(ObservationWriter(layout, arena))
         self._digesters = [Digester(writer.results) for writer in self._writers] if self._takes_digests else []
         self._has_slots = arena.num_slots > 1
-        self._turn_to(0)
         arena.turn_to(0)
         self._actions = ActionReader(layout, arena, self.rows)
         self._mode = attachment.autoreset_mode
-        self.slice.attach(arena, self._writer, attachment.task_source)
+        self.slice.attach(arena, self._writers[0], attachment.task_source)
+        self._turn_to(0)
         self._shares: dict[int, Share] = {}
 
     def _turn_to(self, slot: int) -> None:
