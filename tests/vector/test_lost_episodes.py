@@ -187,15 +187,24 @@ def test_its_journal_does_not_grow(process_backend: str) -> None:
 def test_a_lost_half_shows_what_was_last_seen_of_it(
     process_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    doom, announce = tmp_path / "doom", Worker._announce_all
+    doom, announce, fills_in = tmp_path / "doom", Worker._announce_all, Worker._fills_in
 
-    def patched(self: Any, rows: Any, *others: Any) -> None:
+    def die_if_doomed(rows: Any) -> None:
         if list(rows) == [0] and doom.exists():
             doom.unlink()
             os.kill(os.getpid(), signal.SIGKILL)  # everything is written, and nothing said
+
+    def patched_announce(self: Any, rows: Any, *others: Any) -> None:
+        die_if_doomed(rows)
         announce(self, rows, *others)
 
-    monkeypatch.setattr(Worker, "_announce_all", patched)
+    def patched_fills_in(self: Any, half: int, sequence: int, rows: Any, outcome: Any) -> bool:
+        is_told = fills_in(self, half, sequence, rows, outcome)
+        die_if_doomed(rows)
+        return is_told
+
+    monkeypatch.setattr(Worker, "_announce_all", patched_announce)
+    monkeypatch.setattr(Worker, "_fills_in", patched_fills_in)
     envs = ParallelEnv(
         [functools.partial(CountingEnv, 10**6)] * 2, backend=process_backend, start_method="fork", replayable=False
     )
