@@ -37,7 +37,7 @@ CAPTURE_SHARE = 0.01  # of the time may be spent on capturing states, of one wor
 MUCH_MEMORY = 2**26
 REHEARSED_STEPS = 24  # so many could hardly be the same by chance, even where there is little to see
 REHEARSED_ENVS = 4
-REHEARSED_SECONDS = 0.05  # of work, where that is more than these
+REHEARSED_SECONDS = 0.02  # of work, where that is more than these
 ATTEMPTS = 3
 
 
