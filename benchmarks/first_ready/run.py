@@ -29,7 +29,7 @@ from benchmarks.throughput.watch import Watch
 from benchmarks.throughput.workload import Workload
 
 NUM_ENVS, STEP_MICROSECONDS = 32, 1000
-ROUNDS = 25
+ROUNDS = 24  # a multiple of those after which costs repeat
 PATIENCE_SECONDS = 2.0
 SLOWNESS = 50
 SPREADS: tuple[Spread, ...] = ("exponential", "even", "straggler")
@@ -99,7 +99,7 @@ def _take_turn(host: Host, record: Record, turns: int, spread: Spread, watch: Wa
     try:
         host.start(workload)
         host.freeze()
-        measure = functools.partial(host.measure_thawed, 2, ROUNDS // 4 if waits else ROUNDS)
+        measure = functools.partial(host.measure_thawed, 2, ROUNDS // 3 if waits else ROUNDS)
         rate = watch.steady_rate(measure, PATIENCE_SECONDS)
         record.rates.setdefault(spread, []).append(rate.value)
         record.disturbed += not rate.steady

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import time
 from collections.abc import Callable
 
 from benchmarks.throughput.cells import Cell
@@ -16,7 +17,7 @@ from benchmarks.throughput.watch import Watch
 from benchmarks.throughput.workload import Workload
 
 _FIRST_ROUNDS = 2
-_WARM_UP_SECONDS = 0.1
+_WARM_UP_PIECE = 0.1
 SETTLING_SECONDS = 0.01
 """After a rig has been frozen, until everybody is awake and what they need is near."""
 
@@ -24,7 +25,7 @@ SETTLING_SECONDS = 0.01
 class Contestant:
     """Starts, takes its turns and leaves; a failure takes it out for good."""
 
-    def __init__(self, host: Host, cell: Cell, workload: Workload, problem: str | None) -> None:
+    def __init__(self, host: Host, cell: Cell, workload: Workload, plan: Plan, problem: str | None) -> None:
         self.spec = host.spec
         self.rates: list[float] = []
         self.disturbed = 0
@@ -32,7 +33,7 @@ class Contestant:
         self.problem = problem
         self.stays = stays_started(host.spec, cell)
         self._host = host
-        self._workload = workload
+        self._workload, self._plan = workload, plan
         self._is_scaled = not cell.waits
         self._remark: str | None = None
 
@@ -40,14 +41,14 @@ class Contestant:
         if self.stays:
             self._start()
 
-    def take_turn(self, plan: Plan, ideal_rate: float | None, watch: Watch) -> None:
+    def take_turn(self, ideal_rate: float | None, watch: Watch) -> None:
         if not self.stays:
             self._start()
         if self.rounds is None:
-            self.rounds = self._rounds_of_a_turn(plan, ideal_rate)
+            self.rounds = self._rounds_of_a_turn(ideal_rate)
         settling = self._rounds_lasting(SETTLING_SECONDS, self.warm_rate)
         measure = functools.partial(self._host.measure_thawed, settling, self.rounds)
-        rate = watch.steady_rate(measure, plan.patience_seconds, scaled=self._is_scaled)
+        rate = watch.steady_rate(measure, self._plan.patience_seconds, scaled=self._is_scaled)
         self.rates.append(rate.value)
         self.disturbed += not rate.steady
         if not self.stays:
@@ -85,17 +86,21 @@ class Contestant:
 
     def _start(self) -> None:
         self._host.start(self._workload)
-        rate = self._host.measure(_FIRST_ROUNDS)
-        self.warm_rate = self._host.measure(self._rounds_lasting(_WARM_UP_SECONDS, rate))
+        self.warm_rate = self._host.measure(_FIRST_ROUNDS)
+        end = time.monotonic() + self._plan.warm_up_seconds
+        while time.monotonic() < end:
+            self.warm_rate = self._host.measure(self._rounds_lasting(_WARM_UP_PIECE, self.warm_rate))
         self._remark = self._host.remark()
         self._host.freeze()
 
-    def _rounds_of_a_turn(self, plan: Plan, ideal_rate: float | None) -> int:
+    def _rounds_of_a_turn(self, ideal_rate: float | None) -> int:
         """As many as ideal does in its time, unless that would take too long; where there is no ideal, in its own."""
-        if ideal_rate is None:
-            return self._rounds_lasting(plan.ideal_seconds, self.warm_rate)
-        longest = self._rounds_lasting(plan.longest_seconds, self.warm_rate)
-        return min(longest, self._rounds_lasting(plan.ideal_seconds, ideal_rate))
+        plan = self._plan
+        rounds = self._rounds_lasting(plan.ideal_seconds, self.warm_rate if ideal_rate is None else ideal_rate)
+        if ideal_rate is not None:
+            rounds = min(rounds, self._rounds_lasting(plan.longest_seconds, self.warm_rate))
+        cycle = self._workload.cost.cycle
+        return math.ceil(rounds / cycle) * cycle
 
     def _rounds_lasting(self, seconds: float, rate: float) -> int:
         return rounds_lasting(seconds, rate, self._workload.num_envs)

@@ -39,7 +39,7 @@ def measure_cell(
     """Measure one cell with these rigs; ``problems`` says by name who cannot take part, and why."""
     begin = time.monotonic()
     workload = workload_of(cell, calibration)
-    contestants = [Contestant(host, cell, workload, problems.get(host.spec.name)) for host in hosts]
+    contestants = [Contestant(host, cell, workload, plan, problems.get(host.spec.name)) for host in hosts]
     for contestant in contestants:
         say(f"{cell.title}: starting {contestant.spec.name}")
         contestant.attempt(contestant.enter)
@@ -48,7 +48,7 @@ def measure_cell(
         for contestant in contestants:
             if repeat < (plan.repeats if contestant.stays else plan.crowd_repeats):
                 say(f"{cell.title}: repeat {repeat + 1} of {plan.repeats}, {contestant.spec.name}")
-                contestant.attempt(functools.partial(contestant.take_turn, plan, ideal_rate, watch))
+                contestant.attempt(functools.partial(contestant.take_turn, ideal_rate, watch))
     for contestant in contestants:
         contestant.leave()
     results = [contestant.result() for contestant in contestants]

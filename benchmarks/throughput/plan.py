@@ -12,6 +12,8 @@ class Plan:
     repeats: int
     crowd_repeats: int
     """The same for a rig with a crowd of processes, which has to be started for each."""
+    warm_up_seconds: float
+    """Before the first. Trainings last for hours, so what happens in their first second hardly matters."""
     ideal_seconds: float
     """What one repeat takes ideal; other rigs run as many rounds. Short, because quiet moments can be."""
     longest_seconds: float
@@ -27,6 +29,7 @@ class Plan:
 FULL = Plan(
     repeats=7,
     crowd_repeats=1,
+    warm_up_seconds=2.0,
     ideal_seconds=0.06,
     longest_seconds=0.15,
     patience_seconds=0.6,
@@ -36,6 +39,7 @@ FULL = Plan(
 QUICK = Plan(
     repeats=3,
     crowd_repeats=1,
+    warm_up_seconds=0.1,
     ideal_seconds=0.06,
     longest_seconds=0.1,
     patience_seconds=0.2,

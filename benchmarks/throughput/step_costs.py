@@ -12,8 +12,8 @@ import numpy as np
 
 from benchmarks.throughput.cells import SLOWNESS, Spread
 
-_DRAWS = 1024
-"""Costs that are drawn beforehand, for each environment; then they repeat."""
+_DRAWS = 8
+"""Costs that are drawn beforehand, for each environment; then they repeat. So few that every turn has all of them."""
 
 
 def work(turns: int) -> int:
@@ -50,11 +50,17 @@ class StepCost:
         """What the steps of this environment cost, one after the other."""
         mean = self.wait_seconds or self.turns
         if self.spread == "exponential":
-            draws = np.random.default_rng(index).exponential(mean, size=_DRAWS)
+            draws = np.random.default_rng(index).exponential(size=_DRAWS)
+            draws *= mean / draws.mean()
             return itertools.cycle(draws.tolist() if self.wait_seconds else draws.astype(int).tolist())
         if self.spread == "straggler" and index == 0:
             return itertools.repeat(mean * self.slowness)
         return itertools.repeat(mean)
+
+    @property
+    def cycle(self) -> int:
+        """After so many steps costs repeat: whoever takes a multiple of that has as much to do as anybody else."""
+        return _DRAWS if self.spread == "exponential" else 1
 
     def longest_share(self, num_envs: int) -> float:
         """How much of the work of a round the slowest environment has, on average."""

@@ -272,7 +272,8 @@ def measured(num_envs: int, microseconds: float, **keywords: Any) -> Measured:
     ("num_envs", "microseconds", "cpus", "backend", "workers"),
     [
         (2, 1, 2, "serial", 1),
-        (200, 0.5, 2, "serial", 1),
+        (100, 0.5, 2, "serial", 1),
+        (1000, 0.4, 2, "shm", 2),
         (20, 50, 2, "shm", 2),
         (300, 5, 2, "shm", 2),
         (3, 2000, 64, "shm", 3),
@@ -352,7 +353,19 @@ def test_everybody_has_neighbours_and_nobody_is_left_out(costs: list[float], num
         assert longest_share(costs, bounds) <= 1 / num_workers + max(costs) * num_workers / sum(costs)
 
 
-def test_a_slow_machine_makes_signals_slow_too() -> None:
+def test_what_is_done_about_infos_and_bytes_is_shared_out_too() -> None:
+    """Where it costs as much in one process, it is no reason to stay there."""
+    data = measured(32, 6, infos=32.0, result_nbytes=32 * 226)
+    assert Verdict(data, forecasts(data, 2)).choice.backend == "serial"  # workers have to tell them first
+    data = measured(64, 6, infos=64.0, result_nbytes=64 * 226)
+    assert Verdict(data, forecasts(data, 2)).choice.backend == "shm"
+    data = measured(32, 5, result_nbytes=32 * 28_000)
+    assert Verdict(data, forecasts(data, 2)).choice.backend == "serial"  # copying is what takes the time
+
+
+def test_a_slow_machine_makes_signals_slow_too_but_not_copying() -> None:
+    of_bytes = [forecasts(measured(2, 1, result_nbytes=10**9), 2, slowness)[-1].overhead for slowness in (0.1, 10.0)]
+    assert of_bytes[1] < 1.1 * of_bytes[0]
     data = measured(16, 8)
     assert Verdict(data, forecasts(data, 2)).choice.backend == "shm"
     assert Verdict(data, forecasts(data, 2, slowness=2.0)).choice.backend == "serial"

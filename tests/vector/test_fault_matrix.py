@@ -195,7 +195,7 @@ def _task(group: int, episode: int) -> Any:
 def test_late_replies_are_dropped_and_counted(process_backend: str) -> None:
     with ParallelEnv([WalkingEnv] * 2, backend=process_backend, num_workers=1, start_method="fork") as envs:
         envs.reset(seed=1)
-        member = envs._pool.unwatched._members[0]
+        member = envs._pool.unwatched.crew[0]
         member.generation += 1  # as if this worker had been replaced: what it says is for somebody else
         envs.call_async("is_over")
         with pytest.raises(shoal.WaitTimeout):

@@ -18,8 +18,9 @@ from gymnasium.wrappers import NormalizeObservation
 
 import shoal
 from shoal import ParallelEnv
-from shoal.vector import shortening, supervisor, upkeep
-from shoal.vector.backends import limits
+from shoal.vector import crowd, shortening, supervisor, upkeep
+from shoal.vector.backends import limits, worker
+from shoal.vector.crowd import GivingWay
 from tests.comparing import difference
 from tests.envs import CountingEnv, SilentEnv, SpaceEnv, WalkingEnv
 
@@ -170,7 +171,7 @@ def test_a_long_rehearsal_reaches_the_spare_worker_however_fast_steps_are(
 
 
 class NiceEnv(WalkingEnv):
-    """Writes down how nice the process is in which it is reset."""
+    """Writes down how nice the process is in which it is reset, and how it takes down who is at work."""
 
     def __init__(self, log: Path) -> None:
         super().__init__()
@@ -178,24 +179,61 @@ class NiceEnv(WalkingEnv):
 
     def reset(self, **keywords: Any) -> Any:
         with self.log.open("a") as file:
-            print(os.getpid(), os.getpriority(os.PRIO_PROCESS, 0), file=file)
+            here = worker.HERE
+            gives_way = here is not None and isinstance(here.runner.slice.progress, GivingWay)
+            print(os.getpid(), os.getpriority(os.PRIO_PROCESS, 0), int(gives_way), file=file)
         return super().reset(**keywords)
 
 
-def test_who_rehearses_lets_others_go_first(
-    process_backend: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("has_time", [True, False])
+def test_who_rehearses_lets_others_go_first_if_there_is_time(
+    process_backend: str, has_time: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """There is none where the journal would be full before it is over."""
     monkeypatch.setattr(limits, "NICENESS", 3)
+    monkeypatch.setattr(shortening, "FAST_GROWTH", 1e18 if has_time else 0)
     own, log = os.getpriority(os.PRIO_PROCESS, 0), tmp_path / "log"
     with ParallelEnv(
         [functools.partial(NiceEnv, log)] * 2, backend=process_backend, num_workers=1, start_method="fork"
     ) as envs:
         envs.reset(seed=3)
         run_until(envs, lambda: habits(envs)[0].relies_on)
-        (worker,) = envs.worker_pids
+        (pid,) = envs.worker_pids
     found = {tuple(map(int, line.split())) for line in log.read_text().splitlines()}
-    assert (worker, own) in found
-    assert {nice for pid, nice in found if pid != worker} == {min(19, own + 3)}
+    assert {each[1:] for each in found if each[0] == pid} == {(own, 0)}
+    rehearsed = {each[1:] for each in found if each[0] != pid}
+    assert rehearsed == {(min(19, own + 3), 1) if has_time else (own, 0)}
+
+
+@pytest.mark.parametrize("in_halves", [False, True])
+def test_it_is_known_how_fast_history_grows(in_halves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shortening, "WORTHWHILE_SECONDS", 1e9)
+    with ParallelEnv([SilentEnv] * 4, backend="shm", num_workers=2, start_method="fork") as envs:
+        envs.reset(seed=3)
+        parts = envs.split(2) if in_halves else (envs,)
+        for _ in range(100):
+            for part in parts:
+                part.step(part.action_space.sample())
+        supervisor: Any = envs._pool.backend
+        supervisor.count_time()
+        journal = supervisor.journal
+        expected = journal.rounds.nbytes / journal.seconds
+        assert 0.5 * expected < journal.bytes_per_second() < 2 * expected
+
+
+def test_who_gives_way_does_so_before_every_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(crowd, "give_way", lambda: calls.append(1))
+    monkeypatch.setattr(crowd, "SHORT_SECONDS", 0.0)
+    progress = [0]
+    giving_way = GivingWay(progress)
+    for row in range(5):
+        giving_way[0] = row + 1
+        assert progress == [row + 1]
+    assert len(calls) == 5
+    monkeypatch.setattr(crowd, "SHORT_SECONDS", 1e9)
+    giving_way[0] = 0
+    assert len(calls) == 5, "not so soon again"
 
 
 @pytest.mark.usefixtures("captures")
@@ -325,7 +363,7 @@ def test_the_spare_worker_may_die_at_any_time(process_backend: str) -> None:
         envs.reset(seed=3)
         backend = envs._pool.unwatched
         assert backend.start_spare()
-        os.kill(backend._members[2].process.pid, signal.SIGKILL)
+        os.kill(backend.crew[2].process.pid, signal.SIGKILL)
         for number in range(50):
             step(envs, number)
         compare_after_kill(envs, 50, WalkingEnv)
@@ -339,7 +377,7 @@ def test_a_spare_worker_takes_the_place_of_a_dead_one(process_backend: str) -> N
         backend = envs._pool.unwatched
         backend.end_spare()
         assert backend.start_spare()
-        spare = backend._members[2].process.pid
+        spare = backend.crew[2].process.pid
         os.kill(envs.worker_pids[1], signal.SIGKILL)
         found = [step(envs, 5 + number) for number in range(10)]
         assert envs.worker_pids[1] == spare

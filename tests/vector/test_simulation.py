@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from shoal import ParallelEnv
-from shoal.vector import pool, shortening, supervisor, upkeep
+from shoal.vector import pool, shortening, supervisor, upkeep, verdicts
 from tests.comparing import difference
 from tests.envs import SilentEnv, SpaceEnv, WalkingEnv
 from tests.vector.simulation import ACCIDENTS, DEATHS, End, SimulatedBackend
@@ -124,8 +124,8 @@ def check_schedule(seed: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]
 
     monkeypatch.setattr(supervisor, "MAINTENANCE", chance.choice([1, 3, 16, 64]))
     monkeypatch.setattr(upkeep, "REST_PAUSE", 0.0)
-    monkeypatch.setattr(supervisor, "ALLOWANCE", 10**9)
-    monkeypatch.setattr(supervisor, "STRIKES", 10**9)
+    monkeypatch.setattr(verdicts, "ALLOWANCE", 10**9)
+    monkeypatch.setattr(verdicts, "STRIKES", 10**9)
     monkeypatch.setattr(shortening, "WORTHWHILE_SECONDS", chance.choice([0.0, 0.2]))
     monkeypatch.setattr(shortening, "LONG_SECONDS", chance.choice([0.0, 0.5]))
     monkeypatch.setattr(shortening, "REHEARSED_STEPS", chance.choice([1, 4]))

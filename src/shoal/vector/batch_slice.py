@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from shoal.vector.batched import SAME_STEP, MakeRows
+from shoal.vector.contract import census_of
+from shoal.vector.crowd import Progress
 from shoal.vector.failures import Failure
 from shoal.vector.infos import Columns, by_environment
 from shoal.vector.layout import Arena, Array, Rows
 from shoal.vector.messages import EnvFn, Outcome
 from shoal.vector.observations import ObservationWriter
-from shoal.vector.slices import Counters, Finished, LoopSlice, Progress, census_of
+from shoal.vector.slices import Counters, Finished, LoopSlice
 from shoal.vector.starts import KNOWN, SEEDED, WORD, Past, Start, quiet_seed
 from shoal.vector.step_clock import UNTIMED
 from shoal.vector.tasks import TaskSource

@@ -1,10 +1,11 @@
 """How long a step of all environments would take on each backend: a small model of what was measured.
 
-    serial     the sum of all steps
+    serial     the sum of all steps, and copying, and putting infos together
     shm        the longest share of a worker, and signalling, and copying, and sending infos; of steps that wait, each worker
                has many at a time, so that only computing is shared out
 
-The constants are those of an ordinary machine of today, and grow with the time that Python takes on this one at this moment.
+The constants are those of an ordinary machine of today. Those of what Python does grow with the time that it takes on this one
+at this moment; memory is as quick everywhere.
 They need not be exact: near the point where two backends are equally quick it matters little which is chosen.
 """
 
@@ -22,16 +23,18 @@ SIGNAL_SECONDS = 14e-6
 """To ask worker processes for a step and to hear that they are done."""
 WORKER_SECONDS = 4e-6
 """The same, for each worker ..."""
-ENV_SECONDS = 0.2e-6
-"""... and for each environment: what it returns is written by one processor, and read and kept by another."""
+ENV_SECONDS = 0.05e-6
+"""... and for each environment, on either backend: what is done about it beside its step."""
 JOURNAL_SECONDS = 6e-6
 """To write down a step, so that it can be repeated."""
-COPY_SECONDS = 1.3e-10
-"""To copy a byte of results."""
-INFOS_SECONDS = 35e-6
-"""To put infos together, if there are any ..."""
-INFO_SECONDS = 1.5e-6
-"""... and for each environment that has one."""
+COPY_SECONDS = 4e-11
+"""To copy a byte of results ..."""
+SHARE_SECONDS = 1e-10
+"""... and where one processor writes it, and another reads and keeps it."""
+INFOS_SECONDS, INFO_SECONDS = 20e-6, 0.5e-6
+"""To put infos together, if there are any, and for each environment that has one ..."""
+SENT_INFOS_SECONDS, SENT_INFO_SECONDS = 35e-6, 1.5e-6
+"""... and where workers have to tell them first."""
 THREAD_SECONDS = 20e-6
 """To hand a step to a thread of a worker, and take it back."""
 MAX_THREADS = 256
@@ -94,8 +97,15 @@ def slowness() -> float:
 
 def forecasts(measured: Measured, cpus: int, slowness: float = 1.0) -> list[Forecast]:
     """Every way to run these environments, the quickest first; of equally quick ones, the simplest."""
-    ways = [Forecast("serial", 1, measured.seconds, 0.0), _shm(measured, cpus, slowness)]
-    return sorted(ways, key=lambda way: way.seconds)
+    return sorted([_serial(measured, slowness), _shm(measured, cpus, slowness)], key=lambda way: way.seconds)
+
+
+def _serial(measured: Measured, slowness: float) -> Forecast:
+    overhead = measured.result_nbytes * COPY_SECONDS + slowness * (
+        measured.num_envs * ENV_SECONDS
+        + (INFOS_SECONDS + measured.infos * INFO_SECONDS if measured.infos >= 1 else 0.0)
+    )
+    return Forecast("serial", 1, measured.seconds + overhead, overhead)
 
 
 def _shm(measured: Measured, cpus: int, slowness: float) -> Forecast:
@@ -112,13 +122,12 @@ def _shm(measured: Measured, cpus: int, slowness: float) -> Forecast:
         threads = min(most, MAX_THREADS)
         longest_wait = math.ceil(most / threads) / measured.num_envs * measured.waiting_seconds
         steps = longest_wait + share * (measured.seconds - measured.waiting_seconds)
-    overhead = slowness * (
+    overhead = measured.result_nbytes * SHARE_SECONDS + slowness * (
         SIGNAL_SECONDS
         + workers * WORKER_SECONDS
         + measured.num_envs * ENV_SECONDS
         + JOURNAL_SECONDS
-        + measured.result_nbytes * COPY_SECONDS
-        + (INFOS_SECONDS + measured.infos * INFO_SECONDS if measured.infos >= 1 else 0.0)
+        + (SENT_INFOS_SECONDS + measured.infos * SENT_INFO_SECONDS if measured.infos >= 1 else 0.0)
         + (most * THREAD_SECONDS if threads > 1 else 0.0)
     )
     return Forecast("shm", workers, steps + overhead, overhead, threads, costs)

@@ -416,6 +416,14 @@ class Journal:
                 since = one.before
         return (self.seconds - since) / steps if steps else 0.0
 
+    def bytes_per_second(self) -> float:
+        """How fast it has grown lately, in seconds of work."""
+        nbytes, since = 0, self.seconds
+        for one in islice(reversed(self.rounds), 256):
+            nbytes += one.nbytes or self.rounds.step_nbytes  # which is not said of those that are packed
+            since = one.before
+        return nbytes / max(self.seconds - since, 1e-9)
+
     def replay_seconds(self, worker: int) -> float:
         """About how long a replay of this worker would take."""
         for one in self.rounds.after(self.floors[worker] - 1):

@@ -36,6 +36,8 @@ class Recipe:
     """From which environments that nobody has seeded are seeded, so that it can be repeated; ``None``: by themselves."""
     num_threads: int = 1
     """How many environments are at work at the same time."""
+    lets_others_go_first: bool = False
+    """Whether nobody waits for it, so that its process takes only what others leave of the processors."""
 
 
 class Op(IntEnum):
@@ -201,7 +203,8 @@ class Replay(NamedTuple):
     first: int = 0
     """Where in it the first environment is that is to be brought back."""
     gives_way: bool = False
-    """Whether nobody waits for it, so that others may have the processor between any two commands."""
+    """Whether nobody waits for it, so that others may have the processor in between: before every step of an environment,
+    where these are called one after the other."""
 
 
 def renumbered(replay: Replay, row: int) -> Replay:

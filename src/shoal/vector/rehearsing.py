@@ -53,7 +53,7 @@ class Rehearser:
             self._ask(spare, ward, Op.ATTACH, self.attachment)
         elif ward.phase is Phase.ATTACHING:
             ward.phase = Phase.REPLAYING
-            self._ask(spare, ward, Op.RESTORE, self._rehearsal.replay._replace(gives_way=True))
+            self._ask(spare, ward, Op.RESTORE, self._rehearsal.replay)
         elif outcome.failures:
             self.conclude(f"they could not be made again: {outcome.failures[0].message}")
         else:

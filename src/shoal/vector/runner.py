@@ -21,6 +21,7 @@ from shoal.vector.actions import ActionReader, reader_of
 from shoal.vector.batch_slice import BatchSlice
 from shoal.vector.batched import MODES, rows_maker
 from shoal.vector.captures import Captured, dump_states, load_states
+from shoal.vector.crowd import GivingWay, Progress
 from shoal.vector.digests import Digester, add_loose
 from shoal.vector.failures import Failure
 from shoal.vector.halves import ALL, steps_of_half
@@ -41,10 +42,9 @@ from shoal.vector.messages import (
     Steps,
 )
 from shoal.vector.observations import ObservationWriter
-from shoal.vector.patience import give_way
 from shoal.vector.plain_steps import PlainSteps, plain_steps_of
 from shoal.vector.replays import IS_REPLAYING
-from shoal.vector.slices import Finished, LoopSlice, Progress
+from shoal.vector.slices import Finished, LoopSlice
 from shoal.vector.snapshot import snapshot
 from shoal.vector.starts import Fault, Past, Start
 
@@ -171,7 +171,9 @@ class Runner:
         attachment, arena = self._attachment, self._arena
         unseen = replace(attachment, takes_digests=True, num_slots=1)
         self.attach(unseen, private_arena(unseen.layout))
-        token = IS_REPLAYING.set(True)
+        token, progress = IS_REPLAYING.set(True), self.slice.progress
+        if replay.gives_way:
+            self.slice.progress = GivingWay(progress)
         try:
             if replay.base is not None:
                 counters, due = load_states(self.slice.envs, replay.base, replay.first)
@@ -181,6 +183,7 @@ class Runner:
             outcome.values.extend(self._play(replay, Captured()).items())
         finally:
             IS_REPLAYING.reset(token)
+            self.slice.progress = progress
             self.attach(attachment, arena)
 
     def _play(self, replay: Replay, captured: Captured) -> dict[int, str]:
@@ -189,12 +192,10 @@ class Runner:
         for row, start in replay.starts.items():
             if start.past is not None:
                 self._follow(row, start.past, captured)
-                differing.update(self._play(start.past.replay._replace(gives_way=replay.gives_way), captured))
+                differing.update(self._play(start.past.replay, captured))
             if start.lost is not None:
                 self.slice.interrupt(row, start)
         for number, redo in enumerate(replay.redo):
-            if replay.gives_way:
-                give_way()
             self._do_again(redo, replay.starts)
             for row in self._differing(redo):
                 where = f"environment {row} {self.slice.whereabouts(row)} (command {number + 1} of the replay)"

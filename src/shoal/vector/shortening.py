@@ -38,6 +38,7 @@ MUCH_MEMORY = 2**26
 REHEARSED_STEPS = 24  # so many could hardly be the same by chance, even where there is little to see
 REHEARSED_ENVS = 4
 REHEARSED_SECONDS = 0.02  # of work, where that is more than these
+FAST_GROWTH = 2**25  # bytes of journal a second from which on there is no time to let others go first
 ATTEMPTS = 3
 
 
@@ -225,7 +226,16 @@ class Shortener:
         only = [row for row in rows if row in steps]
         starts = {**journal.starts, **{row: candidates[row] for row in only}}
         replay = journal.replay(worker, starts, only=only, until=until)
-        return Rehearsal(worker, self._recipe_of(worker, rows), replay._replace(base=None), way)
+        return self._rehearsal(worker, rows, replay._replace(base=None), way, thoroughly=thoroughly)
+
+    def _rehearsal(self, worker: int, rows: range, replay: Replay, way: Way, *, thoroughly: bool) -> Rehearsal:
+        """In nobody's way, unless somebody waits for it, or the journal would be too long before it is over."""
+        has_time = not thoroughly and self._journal.bytes_per_second() < FAST_GROWTH
+        recipe = self._recipes[worker]
+        its = slice(rows.start - recipe.rows.start, rows.stop - recipe.rows.start)
+        recipe = replace(recipe, rows=rows, env_fns=recipe.env_fns[its], lets_others_go_first=has_time)
+        leaves_out_some = way is Way.CAPTURES and rows != self._recipes[worker].rows
+        return Rehearsal(worker, recipe, replay._replace(gives_way=has_time), way, leaves_out_some)
 
     def _affordable(self, worker: int, num_envs: int) -> int:
         """How many steps of so many environments are rehearsed."""
@@ -239,11 +249,6 @@ class Shortener:
             return rows
         first = max(rows.start, min(row, rows.stop - REHEARSED_ENVS))
         return range(first, min(first + REHEARSED_ENVS, rows.stop))
-
-    def _recipe_of(self, worker: int, rows: range) -> Recipe:
-        recipe = self._recipes[worker]
-        its = slice(rows.start - recipe.rows.start, rows.stop - recipe.rows.start)
-        return replace(recipe, rows=rows, env_fns=recipe.env_fns[its])
 
     def _take_capture(self, worker: int) -> None:
         habits, notes = self._habits[worker], self._notes[worker]
@@ -273,12 +278,13 @@ class Shortener:
         if len(steps[longest]) < REHEARSED_STEPS:
             return None
         if thoroughly:
-            return Rehearsal(worker, self._recipes[worker], journal.replay(worker, base=candidate), Way.CAPTURES)
+            replay = journal.replay(worker, base=candidate)
+            return self._rehearsal(worker, rows, replay, Way.CAPTURES, thoroughly=True)
         some = rows if self._habits[worker].share_something else self._some_of(worker, longest)
         last = steps[longest][: self._affordable(worker, len(some))][-1]
         replay = journal.replay(worker, base=candidate, only=some, until=dict.fromkeys(some, last))
         replay = replay._replace(first=some.start - rows.start)
-        return Rehearsal(worker, self._recipe_of(worker, some), replay, Way.CAPTURES, leaves_out_some=some != rows)
+        return self._rehearsal(worker, some, replay, Way.CAPTURES, thoroughly=False)
 
 
 def kind_of(env_fn: Any) -> Hashable:

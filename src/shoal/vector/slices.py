@@ -8,21 +8,21 @@ what goes wrong, environment by environment, so that one that raises does not to
 from __future__ import annotations
 
 import copy
-import inspect
 import logging
-from collections.abc import Iterable, Mapping, MutableSet
+from collections.abc import Iterable, MutableSet
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 import gymnasium
-import numpy as np
 
+from shoal.vector.contract import NUMBERS, as_flag, as_info, as_reward, census_of, why_not_a_step, wrapper_attribute
+from shoal.vector.crowd import Crowd, Progress
 from shoal.vector.failures import Failure
 from shoal.vector.infos import Told, in_columns
 from shoal.vector.layout import Arena, Rows, as_index
 from shoal.vector.messages import Call, Census, EnvFn, Outcome
 from shoal.vector.observations import ContractViolation, ObservationWriter, shortened
-from shoal.vector.overlap import EventLoop, Lanes, Overlap, Result, Work, attempt, is_coroutine_env
+from shoal.vector.overlap import Result, Work, is_coroutine_env
 from shoal.vector.replays import tell_next_episode
 from shoal.vector.snapshot import snapshot
 from shoal.vector.starts import Interrupted, Past, Start, give_random, note_origin, seed_quietly
@@ -31,11 +31,7 @@ from shoal.vector.tasks import Task, TaskSource
 
 logger = logging.getLogger(__name__)
 
-Progress = Any
-"""Something indexable that others can read: [0] is the environment being worked on plus one, or zero."""
-
 FEW = 12  # up to so many environments, taking results one by one is quicker
-NUMBERS = frozenset((float, int, np.float64, np.float32))
 TAKEN_TOGETHER = frozenset((tuple, list))  # and not what can be taken apart only once
 NOT_CALLABLE = frozenset(("reset", "step", "close"))
 
@@ -57,21 +53,13 @@ class Counters(NamedTuple):
     steps: list[int]
 
 
-class LoopSlice:
+class LoopSlice(Crowd):
     """Ordinary environments, one after the other."""
 
     def __init__(self, rows: range, progress: Progress, *, in_process: bool, num_threads: int = 1) -> None:
-        self.rows = rows
-        self._num_threads = min(num_threads, len(rows))
-        self._lanes: Lanes | None = None
-        self._events: EventLoop | None = None
-        self._overlap: Overlap | None = None
-        """How environments are called, where not one after the other."""
+        super().__init__(rows, progress, in_process=in_process, num_threads=num_threads)
         self.envs: list[gymnasium.Env[Any, Any]] = []
-        self.progress = progress
         self._in_process = in_process
-        # In the caller's own process a KeyboardInterrupt is the caller's; in a worker it can only be the environment's.
-        self.caught: type[BaseException] = Exception if in_process else BaseException
         self._seeds: list[int | None] = [None] * len(rows)
         self._episodes = [-1] * len(rows)
         self.rounds = 0
@@ -100,8 +88,7 @@ class LoopSlice:
         With ``entropy``, those that would seed themselves when they first draw are seeded from it.
         """
         factories = list(env_fns)
-        if self._num_threads > 1:
-            self._overlap = self._lanes = Lanes(self._num_threads, "shoal-lane")
+        self._start_threads()
 
         def make(number: int) -> tuple[Any, Census]:
             env = factories[number]()
@@ -135,60 +122,11 @@ class LoopSlice:
                     "a factory must make a new environment each time it is called"
                 )
 
-    def _await_coroutines(self) -> None:
-        self._events = EventLoop("shoal-events")
-        if self._lanes is not None:
-            self._lanes.events = self._events
-        else:
-            self._overlap = self._events
-
-    @property
-    def overlaps(self) -> bool:
-        """Whether several environments are at work at the same time."""
-        return self._overlap is not None
-
-    @property
-    def only_lanes(self) -> Lanes | None:
-        """The threads on which those are at work that are so at the same time, if none of them is a coroutine."""
-        return self._lanes if self._overlap is self._lanes and self._events is None else None
-
-    def _call_all(self, rows: Rows, work: Work, *, until_error: bool = False) -> list[Result]:
-        """Do something with each of these environments; perhaps not with those after one that raised."""
-        first, progress = self.rows.start, self.progress
-        if self._overlap is not None:
-            # Of several that are at work at the same time, nobody can say which one ends the process.
-            progress[0] = rows[0] + 1 if len(rows) == 1 else 0
-            results = self._overlap.run_all([row - first for row in rows], work)
-        else:
-            results = []
-            for number, row in enumerate(rows):
-                progress[0] = row + 1
-                results.append(attempt(work, number, self._events))
-                if results[-1].error is not None and until_error:
-                    break
-                self._let_pass(results[-1].error)
-        for result in results:
-            self._let_pass(result.error)
-        progress[0] = 0
-        return results
-
-    def _let_pass(self, error: BaseException | None) -> None:
-        if error is not None and not isinstance(error, self.caught):
-            raise error
-
     def twin(self) -> LoopSlice:
         """Another slice of the same environments, which works with some of them while others do with others."""
         twin = copy.copy(self)
         twin._overlap, twin.progress = None, [0]
         return twin
-
-    def lanes(self) -> Lanes:
-        """A thread for each environment, or for a few of them."""
-        if self._lanes is None:
-            # Coroutines have one thread for all. Who waits for a single one of them needs another.
-            self._lanes = Lanes(len(self.rows), "shoal-lane")
-            self._lanes.events = self._events
-        return self._lanes
 
     def attach(self, arena: Arena, writer: ObservationWriter, task_source: TaskSource | None) -> None:
         """Say where results go and where tasks come from."""
@@ -355,15 +293,15 @@ class LoopSlice:
                     if result is None and any(failure.env_index == row for failure in outcome.failures):
                         self.clear_rows([row])
                         continue
-                    raise ContractViolation(_wrong_step_result(result)) from None
+                    raise ContractViolation(why_not_a_step(result)) from None
                 if type(reward) is not float:
-                    reward = _as_reward(reward)
+                    reward = as_reward(reward)
                 if type(terminated) is not bool:
-                    terminated = _as_flag("terminated", terminated)
+                    terminated = as_flag("terminated", terminated)
                 if type(truncated) is not bool:
-                    truncated = _as_flag("truncated", truncated)
+                    truncated = as_flag("truncated", truncated)
                 if type(info) is not dict:
-                    info = _as_info(info)
+                    info = as_info(info)
                 write(row, observation)
             except self.caught as error:
                 outcome.failures.append(self._failure(error, row, "step"))
@@ -437,7 +375,7 @@ class LoopSlice:
     def _take_beginning(self, row: int, result: Any, task: Task | None) -> dict[str, Any]:
         if not isinstance(result, tuple | list) or len(result) != 2:
             raise ContractViolation(f"reset() must return an observation and an info, got {shortened(result)}")
-        observation, info = result[0], _as_info(result[1])
+        observation, info = result[0], as_info(result[1])
         if task is not None and task.id is not None:
             info["task_id"] = task.id
         self.writer.write(row, observation)
@@ -459,7 +397,7 @@ class LoopSlice:
             env = self.envs[call.rows[number] - self.rows.start]
             if callable(call.name):
                 return call.name(env, *snapshot(call.args), **snapshot(call.kwargs))
-            value = _wrapper_attribute(env, call.name)
+            value = wrapper_attribute(env, call.name)
             return value(*snapshot(call.args), **snapshot(call.kwargs)) if callable(value) else value
 
         with self.clock or UNTIMED:
@@ -542,9 +480,7 @@ class LoopSlice:
         """Close every environment, whatever the others do."""
         envs, self.envs = self.envs, []
         self._close_all(self.rows[: len(envs)], envs)
-        for crowd in (self._lanes, self._events):
-            if crowd is not None:
-                crowd.close()
+        self._disperse()
 
     def _close_all(self, rows: Rows, envs: list[Any]) -> None:
         if self._lanes is not None:
@@ -564,70 +500,3 @@ class LoopSlice:
             step=self.rounds + self.steps[place],
             action=action,
         )
-
-
-def census_of(env: Any) -> Census:
-    """What the caller has to know of an environment."""
-    for name in ("observation_space", "action_space", "reset", "step"):
-        if not hasattr(env, name):
-            raise ContractViolation(f"its factory returned {shortened(env)}, which has no {name!r}")
-    return Census(
-        observation_space=env.observation_space,
-        action_space=env.action_space,
-        metadata=dict(getattr(env, "metadata", None) or {}),
-        render_mode=getattr(env, "render_mode", None),
-        was_reset=_was_reset(env),
-    )
-
-
-def _was_reset(env: Any) -> bool:
-    """Whether the factory reset the environment. Only Gymnasium's OrderEnforcing wrapper can tell."""
-    try:
-        return _wrapper_attribute(env, "has_reset") is True
-    except AttributeError:
-        return False
-
-
-def _wrapper_attribute(env: Any, name: str) -> Any:
-    getter = getattr(env, "get_wrapper_attr", None)
-    return getter(name) if getter is not None else getattr(env, name)
-
-
-def _wrong_step_result(result: Any) -> str:
-    if isinstance(result, tuple) and len(result) == 4:
-        return (
-            "step() returned 4 values, as in the old gym; Gymnasium's has 5: "
-            "observation, reward, terminated, truncated, info"
-        )
-    if inspect.iscoroutine(result):
-        result.close()  # or Python would complain that nobody awaited it
-        return (
-            "step() returned a coroutine, but is no coroutine function: write `async def step`, and let no wrapper that "
-            "looks at results stand around it"
-        )
-    return f"step() must return observation, reward, terminated, truncated and info, got {shortened(result)}"
-
-
-def _as_reward(value: Any) -> float:
-    if isinstance(value, np.ndarray) and value.size == 1:
-        value = value.item()
-    if not isinstance(value, str | bytes):
-        try:
-            return float(value)
-        except (TypeError, ValueError, OverflowError):
-            pass
-    raise ContractViolation(f"the reward must be a number, got {shortened(value)}")
-
-
-def _as_flag(name: str, value: Any) -> bool:
-    if isinstance(value, np.ndarray) and value.size == 1:
-        value = value.item()
-    if isinstance(value, bool | np.bool_ | int | np.integer):
-        return bool(value)
-    raise ContractViolation(f"{name} must be a bool, got {shortened(value)}")
-
-
-def _as_info(value: Any) -> dict[str, Any]:
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise ContractViolation(f"the info must be a dictionary, got {shortened(value)}")

@@ -12,26 +12,21 @@ pool sees only that this took longer::
               ▲          │                  │                          │
               └── dies ──┴──────────────────┴──────────────────────────┘
 
-Restarts are limited by deaths without progress: a worker that has answered something has earned a fresh allowance, one
-that only dies has not. A step of one environment that ends its worker twice is taken alone, after everybody else's; if it
-does so a third time, it is given up.
+Who cannot be brought back, and when it is too much, is judged in ``verdicts.py``; what is seen to from time to time, while
+everybody is well, is in ``upkeep.py``.
 """
 
 from __future__ import annotations
 
 import logging
 import textwrap
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from shoal.vector.backends.base import Addressed, Backend
 from shoal.vector.engine import Care
-from shoal.vector.errors import CannotStart, PoisonStep, ReplayDiverged, WorkerCrashLoop, WorkerTimeout
+from shoal.vector.errors import CannotStart, ReplayDiverged, WorkerCrashLoop, WorkerTimeout
 from shoal.vector.failures import as_error
 from shoal.vector.halves import Half
 from shoal.vector.interrupts import forbidden
@@ -55,33 +50,29 @@ from shoal.vector.messages import (
     renumbered,
 )
 from shoal.vector.one_by_one import OneByOne
-from shoal.vector.post_mortem import describe_death, last_words_of, whereabouts_of
-from shoal.vector.starts import Fault, Lost, Past, Start
+from shoal.vector.starts import Fault, Past, Start
 from shoal.vector.upkeep import Upkeep
-from shoal.vector.wards import Phase, Stats, Ward, fault_info
+from shoal.vector.verdicts import Judge
+from shoal.vector.wards import Phase, Stats, Ward
+from shoal.vector.watched import Watched
 
 logger = logging.getLogger(__name__)
 
 OWN = 2**62  # sequence numbers from here on are the supervisor's own
-# Deaths without progress that are still answered with a replacement, and one more for each worker: they may kill each other.
-ALLOWANCE = 8
-STRIKES = 3  # deaths in the same step of the same environment after which it is given up
 PAUSES = (0.0, 0.0, 0.05, 0.05, 0.1, 0.1, 0.2, 0.2)  # seconds before the first, second, ... replacement in a row
 MAINTENANCE = 32  # commands between two times at which everything is seen to
 ABSENCE_SECONDS = 0.5  # longer than this, a wait did not end in time because nobody was there to end it
 
 
-class Supervisor:
+class Supervisor(Watched):
     """A backend whose workers are watched, and replaced when they die."""
 
     def __init__(self, backend: Backend, recipes: Sequence[Recipe], care: Care) -> None:
-        self._backend = backend
-        self.name, self.in_process, self.num_workers = backend.name, backend.in_process, backend.num_workers
+        super().__init__(backend)
         self._recipes = list(recipes)
         self._rows = [recipe.rows for recipe in recipes]
         self._worker_of = [worker for worker, rows in enumerate(self._rows) for _ in rows]
         self._care = care
-        self._clock, self._sleep = backend.clock, backend.sleep
         self._wards = [Ward() for _ in recipes]
         self._lateness = Lateness(care.deadlines, self._wards, self._clock)
         self._watches = bool(self._lateness)
@@ -107,10 +98,6 @@ class Supervisor:
 
     # -- what a backend can do ---------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Start the workers."""
-        self._backend.start()
-
     def attach(self, attachment: Attachment, sequence: int) -> Arena:
         """Lay out the arena, and remember how, for replacements."""
         if self.journal is not None:
@@ -127,6 +114,7 @@ class Supervisor:
             self.journal.attach(attachment, arena)
             self.upkeep.attach(attachment, arena)
             self._last_seen = LastSeen(self.journal, attachment)
+            self._judge = Judge(self.journal, arena, self._last_seen, self._care, self.stats)
         self._arena = arena
         return arena
 
@@ -224,22 +212,6 @@ class Supervisor:
             self._note_rest()
         return outcome
 
-    def doorbell(self) -> AbstractContextManager[int | None]:
-        """As of the backend."""
-        return self._backend.doorbell()
-
-    def progress(self, worker: int) -> int | None:
-        """As of the backend."""
-        return self._backend.progress(worker)
-
-    def is_here(self, worker: int) -> bool:
-        """As of the backend."""
-        return self._backend.is_here(worker)
-
-    def kill(self, worker: int) -> None:
-        """As of the backend; what follows is a replacement."""
-        self._backend.kill(worker)
-
     def replace(self, worker: int) -> None:
         """Done here, and not asked of here."""
         raise AssertionError("the supervisor decides who is replaced")
@@ -253,36 +225,10 @@ class Supervisor:
     def close(self, grace: float) -> list[str]:
         """As of the backend."""
         # What refers to the arena keeps its memory, and a descriptor, alive.
-        for name in ("upkeep", "_one_by_one", "_last_seen"):
+        for name in ("upkeep", "_one_by_one", "_last_seen", "_judge"):
             self.__dict__.pop(name, None)
         self.journal = self._arena = None
         return self._backend.close(grace)
-
-    # Said one by one: a class with a __getattr__ is slower at everything that it has itself, and every step is asked here.
-
-    def clock(self) -> float:
-        """As of the backend."""
-        return self._clock()
-
-    def sleep(self, seconds: float, /) -> None:
-        """As of the backend."""
-        self._sleep(seconds)
-
-    def memory(self, worker: int) -> int | None:
-        """As of the backend."""
-        return self._backend.memory(worker)
-
-    def stack(self, worker: int) -> str:
-        """As of the backend."""
-        return self._backend.stack(worker)
-
-    def start_spare(self) -> bool:
-        """As of the backend."""
-        return self._backend.start_spare()
-
-    def end_spare(self) -> None:
-        """As of the backend."""
-        self._backend.end_spare()
 
     # -- taking in what happened -------------------------------------------------------------------------------------
 
@@ -428,70 +374,12 @@ class Supervisor:
             ward.is_leaving = False
             self._replace(worker)
             return
-        row = self._backend.progress(worker)
-        which = f"environment {row}" if row is not None else "no environment"
-        assert self.journal is not None
-        assert self._arena is not None
-        report = describe_death(
-            death,
-            f"{self._doing(worker)}, at {which}",
-            self._rows[worker],
-            self._rows[-1].stop,
-            words=last_words_of(self._backend, worker),
-            where=whereabouts_of(self.journal, self._arena, worker, row),
-            late=ward.late,
-        )
-        ward.deaths.append(report.splitlines()[0])
-        fault = fault_info(death, report, ward.late)
-        is_late, ward.late = bool(ward.late), ""
-        gone = self._given_up(worker, row, fault, is_late, report)
-        logger.warning("%s\n  It is replaced, and its environments are brought back%s.", report, _except(gone))
+        forgotten = self.upkeep.has_forgotten
+        verdict = self._judge.judge(death, ward, self._doing(worker), self._backend, has_forgotten=forgotten)
+        logger.warning("%s", verdict)
         self.stats.restarts += 1
         self._sleep(PAUSES[min(len(ward.deaths), len(PAUSES)) - 1] if ward.deaths else 0.0)
         self._replace(worker)
-
-    def _given_up(self, worker: int, row: int | None, fault: Fault, is_late: bool, report: str) -> Sequence[int]:
-        """Count a death; decide who cannot be brought back, or raise if that is not allowed."""
-        ward, may_lose = self._wards[worker], self._care.on_fault == "truncate"
-        if self.upkeep.has_forgotten and not may_lose:
-            raise WorkerCrashLoop(
-                f"{report}\n  Its environments cannot be brought back: their history had become too long to be kept."
-            )
-        if (self.upkeep.has_forgotten or not self._care.is_replayable) and len(
-            ward.deaths
-        ) <= ALLOWANCE + self.num_workers:
-            self._lose(worker, self._rows[worker], fault)
-            return self._rows[worker]
-        step = self._pending_step(worker, row) if ward.phase is Phase.WELL else None
-        if step is not None:
-            strikes = ward.strikes[step, row] = ward.strikes.get((step, row), 0) + 1
-            if row is not None and strikes >= STRIKES:
-                if not may_lose:
-                    raise (WorkerTimeout if is_late else PoisonStep)(
-                        f"environment {row} has ended its worker {strikes} times in the same step, at last alone:\n{report}"
-                        '\n  With on_fault="truncate" only its episode would end.'
-                    )
-                ward.strikes.clear()
-                ward.deaths.clear()
-                self._lose(worker, [row], fault)
-                return [row]
-        if len(ward.deaths) > ALLOWANCE + self.num_workers:
-            raise (WorkerTimeout if is_late else WorkerCrashLoop)(
-                f"worker {worker} has died {len(ward.deaths)} times without getting any further:\n  "
-                + "\n  ".join(ward.deaths)
-                + f"\n  {report.partition(chr(10))[2].strip()}"
-            )
-        return ()
-
-    def _pending_step(self, worker: int, row: int | None) -> int | None:
-        """The command in which this environment, or who knows which, was taking a step."""
-        assert self.journal is not None
-        for command, _ in self.journal.pending(worker):
-            if command.op not in (Op.STEP, Op.STEP_EACH):
-                continue
-            if row is None or command.payload is None or row in command.payload.rows:
-                return command.sequence
-        return None
 
     def _doing(self, worker: int) -> str:
         ward = self._wards[worker]
@@ -503,26 +391,6 @@ class Supervisor:
             return "making its environments" if op is None or op is Op.CONSTRUCT else f"in {op.label}()"
         return "waiting for work" if self._arena is not None else "making its environments"
 
-    def _lose(self, worker: int, rows: Iterable[int], fault: Fault) -> None:
-        """Let these environments begin anew, and their episodes end."""
-        assert self.journal is not None
-        assert self._arena is not None
-        pending = {
-            row: command.sequence
-            for command, _ in self.journal.pending(worker)
-            for row in command.rows(self._rows[worker])
-        }
-        for row in rows:
-            reset_in, episode, seed_word = self._arena.origins[row, :3].tolist()
-            if reset_in == pending.get(row):
-                episode -= 1  # that reset was not finished, and will be tried again
-            random = np.random.SeedSequence([row, episode, seed_word])
-            lost = Lost(self._last_seen.observation(row), fault, int(random.generate_state(1)[0]))
-            sequence = pending.get(row, self.journal.last_sequence + 1)
-            start = Start(sequence, episode, seed_word - 1 if seed_word else None, lost=lost)
-            self.journal.begin_from({row: start})
-            self.stats.lost_episodes += 1
-
     # -- replacing ---------------------------------------------------------------------------------------------------
 
     def _replace(self, worker: int) -> None:
@@ -530,28 +398,13 @@ class Supervisor:
         try:
             self._backend.replace(worker)
         except CannotStart as error:
-            self._backend = self._recipes_at_home(worker, error)
+            from shoal.vector.backends.mixed import at_home_instead
+
+            self._backend = at_home_instead(worker, self._backend, self._recipes, error)
         if ward.phase is Phase.WELL:
             self._num_unwell += 1
         ward.phase, ward.under_way = Phase.MAKING, 0
         self.ask(worker, ward, Op.CONSTRUCT)
-
-    def _recipes_at_home(self, worker: int, reason: CannotStart) -> Backend:
-        """A backend that does this worker's work in the caller's process, because no other can be had."""
-        from shoal.vector.backends.mixed import MixedBackend
-
-        rows = self._rows[worker]
-        warnings.warn(
-            f"environments {rows.start} to {rows.stop - 1} go on in this process, which is slower and cannot be interrupted: "
-            f"their worker is gone, and no other could be started ({reason})",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        backend = self._backend
-        if not isinstance(backend, MixedBackend):
-            backend = MixedBackend(backend, self._recipes)  # type: ignore[arg-type]
-        backend.adopt(worker)
-        return backend
 
     def ask(self, worker: int, ward: Ward, op: Op, payload: Any = None) -> None:
         """Ask a worker something of our own; :meth:`_go_on` gets the answer."""
@@ -602,7 +455,7 @@ class Supervisor:
         assert self.journal is not None
         for row, place in differing.items():
             fault = Fault(kind="diverged", signal=None, exit_code=None, message=message.replace(where, place))
-            self._lose(worker, [row], fault)
+            self._judge.lose(worker, [row], fault)
         logger.warning("%s\n  The episodes of environments %s end here.", message, sorted(differing))
         self.ask(worker, ward, Op.RESTORE, Replay([], {row: self.journal.starts[row] for row in differing}))
 
@@ -658,11 +511,6 @@ class Supervisor:
     # -- upkeep ------------------------------------------------------------------------------------------------------
 
     @property
-    def backend(self) -> Backend:
-        """The one that is watched. Which one it is may change."""
-        return self._backend
-
-    @property
     def is_whole(self) -> bool:
         """Whether nobody is being replaced."""
         return not self._num_unwell
@@ -712,10 +560,6 @@ class Supervisor:
                 return None
             if not came and self._watches:
                 self._judge_late()
-
-
-def _except(rows: Sequence[int]) -> str:
-    return f", except the episode of environment {rows[0]}, which ends" if rows else " to where they were"
 
 
 def check_followed(outcome: Outcome | None) -> None:

@@ -26,7 +26,6 @@ class Lifeline:
     """The caller's end."""
 
     def __init__(self) -> None:
-        _occupy_standard_descriptors()
         self.fd, self._held = os.pipe()
         own(self._held)  # a process that is forked from the caller must not hold it
 
@@ -124,15 +123,6 @@ def _end_when_broken(fd: int, owner: int) -> None:
     fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(fd, fcntl.F_SETOWN, owner)
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
-
-
-def _occupy_standard_descriptors() -> None:
-    """In a program that has closed them, as daemons do, nothing that workers inherit may get their numbers."""
-    for descriptor in (0, 1, 2):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest that is free, which is this one
 
 
 def _watch(fd: int, pid: int) -> None:

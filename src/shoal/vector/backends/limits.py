@@ -14,7 +14,7 @@ from shoal.vector.errors import ConfigurationError
 PER_WORKER = 4  # its socket, the other end while it starts, the process itself, and its last words
 OOM_SCORE = 500  # in thousandths of all memory
 FOR_ALL = 20  # a spare worker, the epoll, shared memory, and what starting a process takes for a moment
-NICENESS = 10  # a tenth of what others get who want the same processor
+NICENESS = 19  # a hundredth of what others get who want the same processor
 
 
 def make_room_for(num_workers: int) -> None:
@@ -29,6 +29,15 @@ def make_room_for(num_workers: int) -> None:
             "use fewer workers (num_workers=), or raise the limit (ulimit -n). Nothing was started."
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def occupy_standard_descriptors() -> None:
+    """In a program that has closed them, as daemons do, nothing that workers inherit may get their numbers."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest that is free, which is this one
 
 
 def why_no_worker(num_workers: int) -> str:

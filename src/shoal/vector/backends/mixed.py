@@ -7,12 +7,14 @@ that no process can be started any more: whoever then loses its worker goes on h
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Collection, Sequence
 from typing import Any
 
 from shoal.vector.backends.at_home import AtHome
-from shoal.vector.backends.base import Addressed, RealTime
+from shoal.vector.backends.base import Addressed, Backend, RealTime
 from shoal.vector.backends.processes import ProcessBackend
+from shoal.vector.errors import CannotStart
 from shoal.vector.interrupts import allowed
 from shoal.vector.layout import Arena
 from shoal.vector.messages import Attachment, Command, Event, Op, Outcome, Recipe
@@ -107,3 +109,19 @@ class MixedBackend(RealTime):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._processes, name)
+
+
+def at_home_instead(worker: int, backend: Backend, recipes: Sequence[Recipe], reason: CannotStart) -> MixedBackend:
+    """A backend that does this worker's work in the caller's process, because no other can be had."""
+    rows = recipes[worker].rows
+    warnings.warn(
+        f"environments {rows.start} to {rows.stop - 1} go on in this process, which is slower and cannot be interrupted: "
+        f"their worker is gone, and no other could be started ({reason})",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    if not isinstance(backend, MixedBackend):
+        assert isinstance(backend, ProcessBackend), "nobody else has workers that cannot be started"
+        backend = MixedBackend(backend, recipes)
+    backend.adopt(worker)
+    return backend

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import threading
 import time
+from array import array
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -61,9 +62,10 @@ class Recorder:
 
     def __init__(self) -> None:
         self.is_on = True
-        self.spans: list[tuple[int, int, int]] = []
+        # Arrays: thousands of numbers that are objects would be in the way of the memory that environments use.
+        self._spans = array("q")
         self._rows: list[Rows] = []
-        self._stamps: list[list[int]] = []
+        self._stamps: list[array[int]] = []
         self._looks = 0
         self._every = 1
         self._wall = self._computing = 0
@@ -72,11 +74,20 @@ class Recorder:
     @property
     def is_full(self) -> bool:
         """Whether nothing more is taken down: what there is says enough."""
-        return len(self.spans) >= MOST_SPANS
+        return self.num_spans >= MOST_SPANS
+
+    @property
+    def num_spans(self) -> int:
+        """How many have been taken down."""
+        return len(self._spans) // 3
+
+    def note(self, kind: Kind, begin: int, end: int) -> None:
+        """Take down a span."""
+        self._spans.extend((kind, begin, end))
 
     def probe(self, owner: Any, name: str, kind: Kind) -> None:
         """Take down every call of this method of this object."""
-        method, clock, number = getattr(owner, name), time.perf_counter_ns, int(kind)
+        method, clock, number, note = getattr(owner, name), time.perf_counter_ns, int(kind), self._spans.extend
 
         def recorded(*args: Any, **keywords: Any) -> Any:
             if not self.is_on:
@@ -85,7 +96,7 @@ class Recorder:
             try:
                 return method(*args, **keywords)
             finally:
-                self.spans.append((number, begin, clock()))
+                note((number, begin, clock()))
 
         setattr(owner, name, recorded)
 
@@ -100,7 +111,7 @@ class Recorder:
         if not begin:
             return
         end = time.perf_counter_ns()
-        self.spans.append((int(Kind.ENVIRONMENT), begin, end))
+        self.note(Kind.ENVIRONMENT, begin, end)
         if self.is_full:
             self.is_on = False
         if computed:
@@ -117,7 +128,7 @@ class Recorder:
         return self._stamped(rows, actions) if self.is_on and self._is_sampled else actions
 
     def _stamped(self, rows: Rows, actions: Iterable[Any]) -> Iterator[Any]:
-        stamps: list[int] = []
+        stamps = array("q")
         note, clock = stamps.append, time.perf_counter_ns
         for action in actions:
             note(clock())
@@ -138,7 +149,7 @@ class Recorder:
             value = work(number)
             if not inspect.isawaitable(value):  # which is still to begin
                 self._rows.append([rows[number]])
-                self._stamps.append([begin, time.perf_counter_ns()])
+                self._stamps.append(array("q", (begin, time.perf_counter_ns())))
             return value
 
         return timed_work
@@ -147,7 +158,8 @@ class Recorder:
 
     def track(self) -> Track:
         """Everything that was taken down."""
-        spans = np.array(self.spans, dtype=np.int64).reshape(-1, 3)
+        # Of a copy: an array cannot grow while somebody looks into its memory, and threads may be at work.
+        spans = np.frombuffer(self._spans.tobytes(), np.int64).reshape(-1, 3)
         steps = [np.diff(stamps) for stamps in self._stamps]
         return Track(
             spans[:, 0],

@@ -1,0 +1,130 @@
+"""What follows from a worker's death: whom it concerns, who is given up, and when it is too much.
+
+Restarts are limited by deaths without progress: a worker that has answered something has earned a fresh allowance, one
+that only dies has not. A step of one environment that ends its worker twice is taken alone, after everybody else's; if it
+does so a third time, it is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.vector.backends.base import Backend
+from shoal.vector.engine import Care
+from shoal.vector.errors import PoisonStep, WorkerCrashLoop, WorkerTimeout
+from shoal.vector.journal import Journal
+from shoal.vector.last_seen import LastSeen
+from shoal.vector.layout import Arena
+from shoal.vector.messages import Death, Op
+from shoal.vector.post_mortem import describe_death, last_words_of, whereabouts_of
+from shoal.vector.starts import Fault, Lost, Start
+from shoal.vector.wards import Phase, Stats, Ward, fault_info
+
+# Deaths without progress that are still answered with a replacement, and one more for each worker: they may kill each other.
+ALLOWANCE = 8
+STRIKES = 3  # deaths in the same step of the same environment after which it is given up
+
+
+class Verdict(NamedTuple):
+    """What is known of a death, and what it costs."""
+
+    report: str
+    given_up: Sequence[int]
+    """Environments whose episode ends with it."""
+
+    def __str__(self) -> str:
+        rows = self.given_up
+        where = f", except the episode of environment {rows[0]}, which ends" if rows else " to where they were"
+        return f"{self.report}\n  It is replaced, and its environments are brought back{where}."
+
+
+class Judge:
+    """Of workers whose environments can be brought back."""
+
+    def __init__(self, journal: Journal, arena: Arena, last_seen: LastSeen, care: Care, stats: Stats) -> None:
+        self._journal, self._arena, self._last_seen, self._care, self._stats = journal, arena, last_seen, care, stats
+
+    def judge(self, death: Death, ward: Ward, doing: str, backend: Backend, *, has_forgotten: bool) -> Verdict:
+        """Count a death; say who cannot be brought back, or raise if that is not allowed.
+
+        ``has_forgotten``: whether nobody can be, because history had become too long to be kept.
+        """
+        worker, journal = death.worker, self._journal
+        row = backend.progress(worker)
+        report = describe_death(
+            death,
+            f"{doing}, at {f'environment {row}' if row is not None else 'no environment'}",
+            journal.rows[worker],
+            journal.rows[-1].stop,
+            words=last_words_of(backend, worker),
+            where=whereabouts_of(journal, self._arena, worker, row),
+            late=ward.late,
+        )
+        ward.deaths.append(report.splitlines()[0])
+        fault = fault_info(death, report, ward.late)
+        is_late, ward.late = bool(ward.late), ""
+        may_lose, may_die = self._care.on_fault == "truncate", len(ward.deaths) <= ALLOWANCE + len(journal.rows)
+        if has_forgotten and not may_lose:
+            raise WorkerCrashLoop(
+                f"{report}\n  Its environments cannot be brought back: their history had become too long to be kept."
+            )
+        if (has_forgotten or not self._care.is_replayable) and may_die:
+            self.lose(worker, journal.rows[worker], fault)
+            return Verdict(report, journal.rows[worker])
+        if self._is_struck_out(worker, row, ward):
+            if not may_lose:
+                raise (WorkerTimeout if is_late else PoisonStep)(
+                    f"environment {row} has ended its worker {max(ward.strikes.values())} times in the same step, at last "
+                    f"alone:\n{report}"
+                    '\n  With on_fault="truncate" only its episode would end.'
+                )
+            assert row is not None
+            ward.strikes.clear()
+            ward.deaths.clear()
+            self.lose(worker, [row], fault)
+            return Verdict(report, [row])
+        if not may_die:
+            raise (WorkerTimeout if is_late else WorkerCrashLoop)(
+                f"worker {worker} has died {len(ward.deaths)} times without getting any further:\n  "
+                + "\n  ".join(ward.deaths)
+                + f"\n  {report.partition(chr(10))[2].strip()}"
+            )
+        return Verdict(report, ())
+
+    def _is_struck_out(self, worker: int, row: int | None, ward: Ward) -> bool:
+        """Count that a step has ended its worker; whether this environment has done so too often."""
+        step = self._pending_step(worker, row) if ward.phase is Phase.WELL else None
+        if step is None:
+            return False
+        strikes = ward.strikes[step, row] = ward.strikes.get((step, row), 0) + 1
+        return row is not None and strikes >= STRIKES
+
+    def _pending_step(self, worker: int, row: int | None) -> int | None:
+        """The command in which this environment, or who knows which, was taking a step."""
+        for command, _ in self._journal.pending(worker):
+            if command.op not in (Op.STEP, Op.STEP_EACH):
+                continue
+            if row is None or command.payload is None or row in command.payload.rows:
+                return command.sequence
+        return None
+
+    def lose(self, worker: int, rows: Iterable[int], fault: Fault) -> None:
+        """Let these environments begin anew, and their episodes end."""
+        pending = {
+            row: command.sequence
+            for command, _ in self._journal.pending(worker)
+            for row in command.rows(self._journal.rows[worker])
+        }
+        for row in rows:
+            reset_in, episode, seed_word = self._arena.origins[row, :3].tolist()
+            if reset_in == pending.get(row):
+                episode -= 1  # that reset was not finished, and will be tried again
+            random = np.random.SeedSequence([row, episode, seed_word])
+            lost = Lost(self._last_seen.observation(row), fault, int(random.generate_state(1)[0]))
+            sequence = pending.get(row, self._journal.last_sequence + 1)
+            start = Start(sequence, episode, seed_word - 1 if seed_word else None, lost=lost)
+            self._journal.begin_from({row: start})
+            self._stats.lost_episodes += 1
