@@ -8,9 +8,11 @@ import random
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 
 import shoal
+from shoal.vector.backends import processes
 from tests.comparing import difference
 from tests.envs import CountingEnv
 
@@ -68,3 +70,35 @@ def test_a_log_record_arrives_before_the_step_that_made_it_returns(caplog: pytes
         for count in range(1, 20):
             envs.step([0])
             assert len([record for record in caplog.records if record.name == "talkative"]) == count
+
+
+class LongWindedEnv(CountingEnv):
+    """Tells more than a socket holds, but not always."""
+
+    def __init__(self) -> None:
+        super().__init__(length=100, rich=False)
+
+    def much(self) -> bytes:
+        generator = np.random.default_rng(self.count)
+        return generator.bytes(generator.choice([10, 70_000, 300_000, 3_000_000]))
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, _ = super().step(action)
+        return observation, reward, terminated, truncated, {"much": self.much()} if self.count % 4 else {}
+
+
+def wind_on(backend: str) -> list[Any]:
+    with shoal.ParallelEnv([LongWindedEnv] * 3, backend=backend, num_workers=2, start_method="fork") as envs:
+        results: list[Any] = [envs.reset(seed=1)]
+        results += [envs.step([1, 0, 1]) for _ in range(20)]
+        first, second = envs.split(2)
+        for _ in range(8):
+            first.step_async([1, 0])
+            second.step_async([1])
+            results += [first.step_wait(), second.step_wait()]
+        return [*results, envs.call("much")]
+
+
+def test_a_caller_that_only_looks_at_the_board_makes_room_for_long_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "SPIN_SECONDS", 1e9)  # it would look until the end of days
+    assert difference(wind_on("shm"), wind_on("serial")) == ""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal import ProtocolError
-from shoal.vector.backends.channel import HEADER, MAGIC, MAX_PICKLED, Channel, Frame, WorkerChannel
+from shoal.vector.backends.channel import HEADER, MAGIC, MAX_PICKLED, MOST_KEPT, Channel, Frame, WorkerChannel
 
 
 @pytest.fixture
@@ -66,20 +66,33 @@ def test_a_message_larger_than_the_socket_passes_both_ways(pair: tuple[Channel, 
     assert bytes(frame.pickled) == bytes(frame.raw) == payload
 
 
-@given(st.lists(st.binary(max_size=200), min_size=1, max_size=5), st.lists(st.integers(1, 50), min_size=1))
+def test_long_messages_in_a_row_do_not_overwrite_each_other(pair: tuple[Channel, WorkerChannel]) -> None:
+    channel, worker = pair
+    sizes = [300_000, 10, 2_000_000, 100_000, 2_000_000, MOST_KEPT + 1, 5, 70_000] * 3
+    payloads = [bytes([number]) * size for number, size in enumerate(sizes)]
+    thread = threading.Thread(target=lambda: [worker.send(0, 1, 100, payload) for payload in payloads])
+    thread.start()
+    found: list[bytes] = []
+    while len(found) < len(payloads):
+        found += [bytes(frame.pickled) for frame in channel.receive()[0]]
+    thread.join()
+    assert [hash(each) for each in found] == [hash(each) for each in payloads]
+
+
+@given(st.lists(st.binary(max_size=200), min_size=1, max_size=5), st.lists(st.integers(1, 500), min_size=1))
 def test_however_a_stream_is_cut_the_messages_are_the_same(payloads: list[bytes], cuts: list[int]) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         channel = Channel(ours)
         stream = b"".join(HEADER.pack(MAGIC, 0, i, 100, 0, len(data), 0) + data for i, data in enumerate(payloads))
-        frames: list[Frame] = []
+        found: list[bytes] = []
         position = 0
         while position < len(stream):
             size = cuts[position % len(cuts)]
             theirs.sendall(stream[position : position + size])
             position += size
-            frames += channel.receive()[0]
-        assert [bytes(frame.pickled) for frame in frames] == payloads
+            found += [bytes(frame.pickled) for frame in channel.receive()[0]]
+        assert found == payloads
 
 
 def test_bytes_that_are_no_message_are_refused(pair: tuple[Channel, WorkerChannel]) -> None:

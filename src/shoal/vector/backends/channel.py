@@ -37,6 +37,8 @@ UNLIMITED = 2**63
 # is in ``place``; a message that rings only wakes.
 REPLY, LOG, RING, ARRIVAL, FORM = 100, 101, 102, 103, 104
 RECEIVE = 2**16
+PIECE = 2**16  # sockets hold three of these where nobody has changed their size
+MOST_KEPT = 2**24
 
 
 class Frame(NamedTuple):
@@ -82,6 +84,9 @@ class Channel:
         self._partial = bytearray()
         self._body: memoryview | None = None
         self._body_filled = 0
+        self._room = memoryview(bytearray())
+        """For large messages, again and again: memory that nobody has touched yet takes longer than what it is for."""
+        self._is_room_free = True
         self._header: Header | None = None
 
     def send(
@@ -121,8 +126,12 @@ class Channel:
         return True
 
     def receive(self) -> tuple[list[Frame], bool]:
-        """All complete messages that are there, and whether the other side has closed."""
+        """All complete messages that are there, and whether the other side has closed.
+
+        What is in them is to be used before the next call.
+        """
         frames: list[Frame] = []
+        self._is_room_free = self._body is None or self._body.obj is not self._room.obj
         while True:
             try:
                 if self._body is not None:
@@ -160,14 +169,21 @@ class Channel:
             offset += HEADER.size
             size = self._header[4] + self._header[5]
             if len(view) - offset < size:
-                body = bytearray(size)
-                self._body, self._body_filled = memoryview(body), len(view) - offset
+                self._body, self._body_filled = self._room_for(size), len(view) - offset
                 self._body[: self._body_filled] = view[offset:]
                 offset = len(view)
                 break
             frames.append(self._complete(view[offset : offset + size]))
             offset += size
         self._partial = bytearray(view[offset:])
+
+    def _room_for(self, size: int) -> memoryview:
+        if not self._is_room_free or size > MOST_KEPT:
+            return memoryview(bytearray(size))
+        self._is_room_free = False
+        if len(self._room) < size:
+            self._room = memoryview(bytearray(size))
+        return self._room[:size]
 
     def _complete(self, body: memoryview) -> Frame:
         assert self._header is not None
@@ -204,11 +220,21 @@ class WorkerChannel:
         raw_size = sum(map(len, raw)) if raw else 0
         header = HEADER.pack(MAGIC, generation, sequence, kind, place, len(pickled), raw_size)
         with self._sending:
-            self.socket.sendall(header + pickled if pickled else header)
+            # What is small goes together; to copy what is large would take longer than another call.
+            for part in [header + pickled] if len(pickled) < PIECE else [header, pickled]:
+                self._hand_over(part)
             for part in raw or ():
-                self.socket.sendall(part)
-            if self._desk is not None:
-                self._desk.mail_sent()
+                self._hand_over(part)
+
+    def _hand_over(self, data: bytes | memoryview) -> None:
+        """In pieces that the socket holds, each announced: who looks at the board alone must make room for the next."""
+        if self._desk is None:
+            self.socket.sendall(data)
+            return
+        view = memoryview(data)
+        for begin in range(0, len(view), PIECE):
+            self.socket.sendall(view[begin : begin + PIECE])
+            self._desk.mail_sent()
 
     def move_to(self, desk: Desk | None) -> None:
         """Look at another place of the board from now on."""
