@@ -70,7 +70,12 @@ def test_long_messages_in_a_row_do_not_overwrite_each_other(pair: tuple[Channel,
     channel, worker = pair
     sizes = [300_000, 10, 2_000_000, 100_000, 2_000_000, MOST_KEPT + 1, 5, 70_000] * 3
     payloads = [bytes([number]) * size for number, size in enumerate(sizes)]
-    thread = threading.Thread(target=lambda: [worker.send(0, 1, 100, payload) for payload in payloads])
+
+    def send_all() -> None:
+        for payload in payloads:
+            worker.send(0, 1, 100, payload)
+
+    thread = threading.Thread(target=send_all)
     thread.start()
     found: list[bytes] = []
     while len(found) < len(payloads):

@@ -221,9 +221,8 @@ class WorkerChannel:
         header = HEADER.pack(MAGIC, generation, sequence, kind, place, len(pickled), raw_size)
         with self._sending:
             # What is small goes together; to copy what is large would take longer than another call.
-            for part in [header + pickled] if len(pickled) < PIECE else [header, pickled]:
-                self._hand_over(part)
-            for part in raw or ():
+            parts = [header + pickled] if len(pickled) < PIECE else [header, pickled]
+            for part in (*parts, *(raw or ())):
                 self._hand_over(part)
 
     def _hand_over(self, data: bytes | memoryview) -> None:
