@@ -64,8 +64,10 @@ def test_demo_trains_a_policy_and_compares_it(tmp_path: Path) -> None:
     assert f"shoal eval {folder}" in " ".join(text.split())
 
 
-def test_bench_measures_shoal_beside_gymnasium() -> None:
-    text = run("bench", "--quick", "--num-envs", "3", "--seconds", "0.01", "--repeats", "1")
+@pytest.mark.parametrize("env", ["CartPole-v1", "tests.envs:CountingEnv"])
+def test_bench_measures_shoal_beside_gymnasium(env: str) -> None:
+    text = run("bench", env, "--quick", "--num-envs", "3", "--seconds", "0.01", "--repeats", "1")
+    assert f"3 x {env}" in text
     backends = ("auto", "serial", "threads", "pipes", "shm")
     for name in ("SyncVectorEnv", "AsyncVectorEnv", *(f"shoal {backend}" for backend in backends)):
         assert name in text
@@ -86,12 +88,23 @@ def test_profile_takes_any_environment_and_policy() -> None:
     text = run("profile", "tests.envs:DozingEnv", *arguments, "15")
     assert "with 2 workers" in text
     assert "envs.split(2)" in text
-    text = run("profile", "tests.envs:CountingEnv", *arguments, "100")
+    text = run("profile", "tests.envs:CountingEnv", *arguments, "1000")
+    assert "CountingEnv, 1 round in 1." in text
     assert "of the time: only a quicker one would help." in text
     assert "Did you mean 'CountingEnv'?" in run("profile", "tests.envs:CountinEnv", expect=1)
+    for option, wrong in (
+        ("--seconds", "0"),
+        ("--seconds", "-1"),
+        ("--seconds", "nan"),
+        ("--policy-milliseconds", "-1"),
+    ):
+        name = option[2:].replace("-", "_")
+        assert f"error: {name} must be" in run("profile", "tests.envs:CountingEnv", option, wrong, expect=1)
+    assert "error: seconds must be more than 0, got 0" in run("bench", "--seconds", "0", expect=1)
+    assert "error: repeats must be a whole number of at least 1, got 0" in run("bench", "--repeats", "0", expect=1)
 
 
 def test_a_verb_or_an_environment_that_does_not_exist_is_explained() -> None:
     assert "error: there is no verb 'bnech'. Did you mean 'bench'?" in run("bnech", expect=2)
-    assert "error: Environment `NoSuch` doesn't exist." in run("demo", "NoSuch-v0", expect=1)
+    assert "error: no environment is registered as 'NoSuch-v0'." in run("demo", "NoSuch-v0", expect=1)
     assert "error: num_envs must be a whole number of at least 1, got 0" in run("demo", "--num-envs", "0", expect=1)

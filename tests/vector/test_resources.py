@@ -19,7 +19,8 @@ import pytest
 
 import shoal
 from shoal import CannotStart, ConfigurationError, EnvError, ParallelEnv, WorkerDied
-from shoal.vector.backends.limits import free_memory, why_no_process
+from shoal.vector.backends import crew
+from shoal.vector.backends.limits import free_memory, hurry, let_others_go_first, why_no_process
 from shoal.vector.backends.shared_buffer import SharedBuffer
 from tests.envs import CountingEnv, DyingEnv, counting
 from tests.marked import MarkedProgram
@@ -224,3 +225,32 @@ def test_workers_are_the_first_to_go_when_memory_runs_out(method: str) -> None:
         for pid in envs.worker_pids:
             assert int(Path(f"/proc/{pid}/oom_score_adj").read_text()) == min(1000, own + 500)
     assert int(Path("/proc/self/oom_score_adj").read_text()) == own
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_that_are_slow_to_die_are_not_forgotten(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew, "DYING_SECONDS", 0.0)
+    pids: set[int] = set()
+    for _ in range(5):
+        with ParallelEnv([counting()] * 2, backend="shm", num_workers=2, start_method=method) as envs:
+            pids |= set(envs.worker_pids)
+            envs.close(terminate=True)
+    assert len(pids) == 10
+    deadline = time.monotonic() + 60
+    while pids & {child.pid for child in psutil.Process().children()} and time.monotonic() < deadline:
+        ParallelEnv([counting()], backend="shm", num_workers=1, start_method="fork").close()
+    assert not pids & {child.pid for child in psutil.Process().children()}
+    monkeypatch.undo()
+    ParallelEnv([counting()], backend="shm", num_workers=1, start_method="fork").close()
+
+
+def test_who_has_let_others_go_first_may_hurry_when_it_ends() -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    with subprocess.Popen(["sleep", "100"], process_group=0) as sleeper:
+        let_others_go_first(sleeper.pid)
+        assert os.getpriority(os.PRIO_PROCESS, sleeper.pid) == 19
+        hurry(sleeper.pid)
+        may_hurry = resource.getrlimit(resource.RLIMIT_NICE)[0] >= 20 - own or os.geteuid() == 0
+        assert os.getpriority(os.PRIO_PROCESS, sleeper.pid) == (own if may_hurry else 19)
+        sleeper.kill()
+    hurry(sleeper.pid)  # which is gone

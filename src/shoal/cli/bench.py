@@ -13,10 +13,13 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from shoal.cli.durations import check_seconds
 from shoal.cli.rollouts import Rollout, roll_out
+from shoal.envs.naming import find
 from shoal.vector import ParallelEnv
 from shoal.vector.backends import BACKENDS
 from shoal.vector.making import factories_of
+from shoal.vector.plan import check_count
 
 MOST_PROCESSES = 64  # AsyncVectorEnv starts a process per environment
 
@@ -34,12 +37,14 @@ def bench(
     `make bench`.)
 
     Args:
-        env: an environment registered with Gymnasium.
+        env: an environment registered with Gymnasium, or module:callable for one of your own.
         num_envs: how many at once.
         seconds: about how long each measurement takes.
         repeats: how many measurements of each.
         quick: shorter and fewer measurements, under a minute in all.
     """
+    check_count("repeats", repeats)
+    check_seconds("seconds", seconds)
     if quick:
         seconds, repeats = min(seconds, 0.3), min(repeats, 3)
     contestants = _contestants(env, num_envs)
@@ -57,7 +62,7 @@ def bench(
 
 
 def _contestants(env: str, num_envs: int) -> dict[str, Callable[[], Any]]:
-    env_fns, _ = factories_of(env, num_envs, {})
+    env_fns, _ = factories_of(find(env), num_envs, {})
     contestants: dict[str, Callable[[], Any]] = {"SyncVectorEnv": lambda: SyncVectorEnv(env_fns)}
     if num_envs <= MOST_PROCESSES:
         contestants["AsyncVectorEnv"] = lambda: AsyncVectorEnv(env_fns)

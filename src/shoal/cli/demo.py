@@ -12,6 +12,7 @@ from rich.table import Table
 
 from shoal.cli.defence import defend
 from shoal.cli.rollouts import Rollout, roll_out
+from shoal.envs.naming import find
 from shoal.vector import ParallelEnv
 from shoal.vector.backends import BACKENDS
 from shoal.vector.cpus import usable_cpus
@@ -32,7 +33,7 @@ def demo(
     Then train a policy that defends a network (CAGE 2), in about a minute on two cores, and compare it with simple ones.
 
     Args:
-        env: an environment registered with Gymnasium, for the first part.
+        env: an environment registered with Gymnasium, or module:callable, for the first part.
         num_envs: how many at once.
         rounds: how many steps each of them takes.
         seed: of the environments and of the random actions.
@@ -48,7 +49,7 @@ def demo(
 
 def _show_sameness(console: Console, env: str, num_envs: int, rounds: int, seed: int) -> None:
     workers = min(usable_cpus(), num_envs)
-    env_fns, _ = factories_of(env, num_envs, {})
+    env_fns, _ = factories_of(find(env), num_envs, {})
     console.print(f"\n[bold]{num_envs} x {env}[/bold], {rounds:,} random steps each, {workers} workers\n")
     done: dict[str, Rollout] = {}
     with Live(_table(done), console=console, refresh_per_second=8) as live:

@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from shoal.cli.durations import check_seconds
 from shoal.envs.naming import find
 from shoal.vector.deciding import UNDECIDED
 from shoal.vector.errors import ConfigurationError
@@ -39,6 +40,8 @@ def profile(
         output: a folder for profile.png (a picture of the timeline) and profile.json (a trace for chrome://tracing).
     """
     console = Console(highlight=False)
+    check_seconds("seconds", seconds)
+    check_seconds("policy_milliseconds", policy_milliseconds, or_none=True)
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
     envs = make(find(env), num_envs, backend=backend, num_workers=num_workers, threads_per_worker=threads_per_worker)
@@ -49,13 +52,13 @@ def profile(
         while envs.plan.reason == UNDECIDED:  # which a profile would wait for, too
             envs.step(actions[0])
         with envs.profile() as found:
-            end, step = time.perf_counter() + seconds, 0
-            while time.perf_counter() < end:
+            begin, step = time.perf_counter(), 0
+            while (taken := time.perf_counter() - begin) < seconds:
                 envs.step(actions[step % len(actions)])
                 step += 1
                 if policy_milliseconds:
                     time.sleep(policy_milliseconds / 1000)
-    console.print(f"[bold]{env}[/bold], {step:,} rounds in {seconds:g} s\n")
+    console.print(f"[bold]{env}[/bold], {step:,} round{'s' if step != 1 else ''} in {taken:.1f} s\n")
     console.print(str(found), soft_wrap=True)
     if output is not None:
         _save(console, found.result, output)

@@ -18,7 +18,6 @@ import logging
 import multiprocessing
 import pickle
 import socket
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -31,7 +30,8 @@ from shoal.vector.backends.fork_guard import disown, own
 from shoal.vector.backends.last_words import ask_for_stack, read_last_words
 from shoal.vector.backends.launch import Launcher, Process, make_launcher
 from shoal.vector.backends.lifeline import Lifeline
-from shoal.vector.backends.limits import let_others_go_first, make_room_for, resident_bytes
+from shoal.vector.backends.limits import hurry, let_others_go_first, make_room_for, resident_bytes
+from shoal.vector.backends.reaping import ask_again, see_off
 from shoal.vector.backends.remote_log import LogSettings
 from shoal.vector.backends.shared_buffer import SharedBuffer
 from shoal.vector.backends.waiting import Waiter, make_waiter
@@ -73,14 +73,15 @@ class Member:
         """End its process and whatever that has started, once: when it is gone, another may have its number."""
         if not self._is_killed:
             self._is_killed = True
+            if self.recipe.lets_others_go_first:
+                hurry(self.process.pid)
             self.process.kill()
 
     def let_go(self) -> None:
         """End its process, whatever that has started too, and give up what connects to it."""
         if self.is_started:
             self.kill()
-            self.process.wait(time.monotonic() + DYING_SECONDS)
-            self.process.forget()
+            see_off(self.process, DYING_SECONDS)
             disown(self.channel.socket.fileno())
             self.channel.socket.close()
             del self.process, self.channel
@@ -141,6 +142,7 @@ class Crew:
 
     def _launch(self, worker: int) -> None:
         assert self._launcher is not None
+        ask_again()
         member = self._members[worker]
         words = SharedBuffer("shoal-last-words")
         ours, theirs = socket.socketpair()
@@ -305,6 +307,7 @@ class Crew:
             self._launcher.close()
             self._launcher = None
             self.waiter.close()
+        ask_again()
 
 
 def brief(recipe: Recipe) -> bytes:

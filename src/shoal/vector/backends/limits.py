@@ -153,11 +153,19 @@ def wake_promptly() -> None:
 
 
 def let_others_go_first(pid: int) -> None:
-    """Let a process have only what little of the processors others leave. It cannot be undone without special rights."""
+    """Let a process have only what little of the processors others leave."""
     try:
         os.setpriority(os.PRIO_PROCESS, pid, min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS))
     except (OSError, AttributeError):
         pass  # not on this system, or it has just ended
+
+
+def hurry(leader: int) -> None:
+    """Let a process that has let others go first, and what it has started, be like others again, where that is permitted."""
+    try:
+        os.setpriority(os.PRIO_PGRP, leader, os.getpriority(os.PRIO_PROCESS, 0))
+    except (OSError, AttributeError):
+        pass  # it takes special rights
 
 
 def volunteer_for_oom() -> None:
