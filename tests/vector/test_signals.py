@@ -228,3 +228,38 @@ def test_workers_are_used_from_another_thread_while_ctrl_c_comes(process_backend
             signal.raise_signal(signal.SIGINT)
         thread.join()
         assert rewards == [1, 2]
+
+
+def test_a_forked_worker_never_runs_the_callers_code_whatever_signals_it_gets() -> None:
+    with MarkedProgram("""
+        import os, signal, sys
+        import shoal
+        from tests.envs import counting
+
+        caller = os.getpid()
+
+        def interrupt(frame, event, argument):
+            # From the first line on that a forked worker runs.
+            if os.getpid() != caller and frame.f_globals["__name__"].endswith((".launch", ".worker")):
+                signal.raise_signal(signal.SIGINT)
+            return interrupt
+
+        def note(number, frame):
+            os.write(1, f"handled in {'the caller' if os.getpid() == caller else 'a worker'}\\n".encode())
+
+        signal.signal(signal.SIGTERM, note)
+        sys.settrace(interrupt)
+        try:
+            envs = shoal.ParallelEnv([counting()] * 2, backend="shm", num_workers=2, start_method="fork")
+        finally:
+            os.write(1, b"made\\n" if os.getpid() == caller else b"gone astray\\n")
+        sys.settrace(None)
+        envs.reset(seed=0)
+        os.kill(envs.worker_pids[0], signal.SIGTERM)
+        while not envs.stats.restarts:
+            envs.step([0, 0])
+        signal.raise_signal(signal.SIGTERM)
+        envs.close()
+    """) as program:
+        code, output, errors = program.end()
+    assert (code, output) == (0, "made\nhandled in the caller\n"), errors

@@ -216,17 +216,20 @@ class ForkLauncher:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
+        # A handler of the caller's that raises would take the copy out of here, to run on in the caller's code.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             pid = os.fork()
+            if pid == 0:
+                try:
+                    os.setpgid(0, 0)
+                    serve(post)
+                finally:
+                    os._exit(1)
         except OSError as error:
             raise WorkerError(why_no_process(error)) from error
-        if pid == 0:
-            try:
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
-                os.setpgid(0, 0)
-                serve(post)
-            finally:
-                os._exit(1)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         _lead_own_group(pid)
         return Process(pid, lambda: _reap(pid))
 

@@ -143,6 +143,9 @@ def _settle_in(post: Post) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's to judge
     hold_on(post.lifeline_fd)
     # What a forked worker has of the caller's, and what the caller may have blocked, is not for this process.
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     # A terminal may be set to stop who prints to it from another process group.
