@@ -5,22 +5,26 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import re
+import signal
 import subprocess
 import time
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from gymnasium.vector import AutoresetMode
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import shoal
-from shoal.vector import step_clock, trial, wording
+from shoal.vector import second_look, step_clock, trial, wording
 from shoal.vector.backends import make_backend
 from shoal.vector.backends.serial import SerialBackend
 from shoal.vector.forecast import Measured, forecasts, slowness
 from shoal.vector.partition import by_cost, longest_share, partition
+from shoal.vector.second_look import SecondLook
 from shoal.vector.supervisor import Supervisor
 from shoal.vector.trial import Verdict
 from tests.comparing import difference, rollout
@@ -35,7 +39,8 @@ NOW = [0.0, 0.0, 0.0, 0.0]
 
 @pytest.fixture(autouse=True)
 def _made_up_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step_clock, "_now", lambda: step_clock.Moment(*NOW))
+    for name in ("_begin", "_end"):
+        monkeypatch.setattr(step_clock, name, lambda: step_clock.Moment(*NOW))
     monkeypatch.setattr(step_clock, "_wall", lambda: NOW[0])
 
 
@@ -103,6 +108,122 @@ def test_what_costs_little_stays_and_no_worker_is_started(monkeypatch: pytest.Mo
         assert isinstance(envs._pool.backend, SerialBackend), "nothing is written down any more"
     assert started == ["serial"]
     assert not difference(found, same_played({}, 4, len(found) - 1))
+
+
+CLOSE: dict[str, Any] = {"computing": 30e-6}
+"""With eight of these, workers are a little quicker, as far as one can tell before."""
+
+
+@pytest.fixture
+def quick_look(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """The second look takes five steps, and the machine is an ordinary one."""
+    monkeypatch.setattr(trial, "slowness", lambda: 1.0)
+    monkeypatch.setattr(second_look, "SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr(second_look, "LOOKING_SECONDS", 0.0)
+    monkeypatch.setattr(second_look, "FEW_STEPS", 5)
+    return monkeypatch
+
+
+def find_worth(monkeypatch: pytest.MonkeyPatch, is_worth_it: bool) -> None:
+    monkeypatch.setattr(second_look, "WORTH_STAYING", float("inf") if is_worth_it else 0.0)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode)[:2])
+@pytest.mark.parametrize("is_worth_it", [True, False], ids=["worth it", "not worth it"])
+def test_workers_that_are_not_worth_it_are_left_again(
+    is_worth_it: bool, mode: AutoresetMode, quick_look: pytest.MonkeyPatch
+) -> None:
+    find_worth(quick_look, is_worth_it)
+    with shoal.make(CostlyEnv, 8, autoreset_mode=mode, **CLOSE) as envs:
+        found = play_until_decided(envs)
+        assert re.match("A step of one environment takes .* µs, so a loop over all 8 takes .* µs. ", envs.plan.reason)
+        if is_worth_it:
+            assert (envs.plan.backend, len(envs.worker_pids), envs.on_fault) == ("shm", 2, "restore")
+            assert "2 worker processes should take about" in envs.plan.reason
+        else:
+            assert (envs.plan.backend, envs.worker_pids, envs.on_fault) == ("serial", (), "raise")
+            assert " In 2 worker processes a step of all took " in envs.plan.reason
+            assert envs.plan.reason.endswith("which is not worth it.")
+            assert isinstance(envs._pool.backend, SerialBackend), "nothing is written down any more"
+            assert psutil.Process().children() == []
+    assert not difference(found, same_played(CLOSE, 8, len(found) - 1, autoreset_mode=mode))
+
+
+def test_who_is_clearly_quicker_in_workers_is_not_looked_at_again(quick_look: pytest.MonkeyPatch) -> None:
+    find_worth(quick_look, False)
+    with shoal.make(CostlyEnv, 8, computing=2e-3) as envs:
+        play_until_decided(envs)
+        assert envs.plan.backend == "shm"
+
+
+def test_what_cannot_come_back_stays_in_workers(quick_look: pytest.MonkeyPatch) -> None:
+    find_worth(quick_look, False)
+    with shoal.make(functools.partial(OnceHereEnv, 30e-6, os.getpid()), 8) as envs:
+        OnceHereEnv.left = 8
+        found = play_until_decided(envs)
+        assert envs.plan.backend == "shm"
+        assert "but they cannot come back: " in envs.plan.reason
+        assert "no second window" in envs.plan.reason
+        assert envs.step([1] * 8)[0].shape == (8, 3)
+    assert not difference(found, same_played(CLOSE, 8, len(found) - 1))
+
+
+def test_who_has_ended_a_worker_stays_in_workers(quick_look: pytest.MonkeyPatch) -> None:
+    find_worth(quick_look, False)
+    with shoal.make(CostlyEnv, 8, **CLOSE) as envs:
+        envs.reset(seed=3)
+        while envs._trial is not None:
+            envs.step([0] * 8)
+        os.kill(envs.worker_pids[0], signal.SIGKILL)
+        while not envs.stats.restarts or envs._look is not None:
+            envs.step([0] * 8)
+        assert envs.plan.backend == "shm"
+        assert "should take about" in envs.plan.reason
+
+
+def test_nobody_comes_back_while_they_are_profiled(quick_look: pytest.MonkeyPatch) -> None:
+    find_worth(quick_look, False)
+    with shoal.make(CostlyEnv, 8, **CLOSE) as envs:
+        envs.reset(seed=3)
+        while envs._trial is not None:
+            envs.step([0] * 8)
+        with envs.profile() as profile:
+            for _ in range(20):
+                envs.step([0] * 8)
+        assert profile.plan.backend == "shm"
+        envs.step([0] * 8)
+        assert envs.plan.backend == "serial"
+
+
+def test_coming_back_that_is_interrupted_leaves_everything_as_it_was(quick_look: pytest.MonkeyPatch) -> None:
+    find_worth(quick_look, False)
+    with shoal.make(CostlyEnv, 8, **CLOSE) as envs, shoal.make(CostlyEnv, 8, backend="serial") as plain:
+        for each in (envs, plain):
+            each.reset(seed=3)
+        while envs._look is None or not envs._look.is_over:
+            assert not difference(envs.step([1] * 8), plain.step([1] * 8))
+        with quick_look.context() as patched:
+            patched.setattr(Supervisor, "follow", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                envs.step([2] * 8)
+        assert (envs.plan.backend, envs._pending, envs.closed) == ("shm", None, False)
+        for _ in range(20):
+            assert not difference(envs.step([2] * 8), plain.step([2] * 8))
+
+
+@pytest.mark.parametrize(
+    ("there", "now", "is_worth_it"), [(0.9, 1, True), (1.0, 1, False), (1.8, 2, True), (0.9, 0.5, False)]
+)
+def test_a_machine_that_has_become_slower_is_no_reason_to_come_back(
+    there: float, now: float, is_worth_it: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(second_look, "slowness", lambda: 1.3 * now)
+    look = SecondLook(0.01, 1.3)
+    steps = 0
+    while not look.is_over:
+        look.note(0.01 * there if steps != 80 else 10 * there)  # one that was disturbed does not count
+        steps += 1
+    assert look.is_worth_it == is_worth_it
 
 
 def test_what_waits_gets_a_thread_each() -> None:
@@ -434,6 +555,19 @@ def test_a_recording_goes_on_after_a_move() -> None:
             envs.recv(min_envs=3)
         assert envs.plan.backend == "shm"
         assert sorted(row for arrived in recording for row in arrived) == sorted([0, 1, 2] * 12)
+
+
+class OnceHereEnv(CostlyEnv):
+    """Can be made a few times only in this process."""
+
+    left = 8
+
+    def __init__(self, computing: float, home: int) -> None:
+        super().__init__(computing)
+        if os.getpid() == home:
+            if not OnceHereEnv.left:
+                raise OSError("no second window")
+            OnceHereEnv.left -= 1
 
 
 class OnlyHereEnv(CostlyEnv):

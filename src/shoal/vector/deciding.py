@@ -20,9 +20,11 @@ from shoal.vector.infos import num_informed
 from shoal.vector.messages import EnvFn
 from shoal.vector.plan import could_run_at_once
 from shoal.vector.runner import Runner
+from shoal.vector.second_look import SecondLook
 from shoal.vector.step_clock import StepClock
 from shoal.vector.supervisor import Supervisor
-from shoal.vector.trial import SLOW_TO_MAKE, FirstMade, Trial
+from shoal.vector.trial import SLOW_TO_MAKE, FirstMade, Trial, Verdict
+from shoal.vector.wording import duration
 
 UNDECIDED = "the first steps are timed in this process, then it is decided"
 
@@ -34,6 +36,9 @@ class Deciding(Branching):
     _trial: Trial | None = None
     _asked: Engine
     """How the environments are to be run once that is decided."""
+    _look: SecondLook | None = None
+    """At what steps take in workers, where it was a close decision."""
+    _verdict: Verdict
 
     def _start_or_try(self, env_fns: Sequence[EnvFn], engine: Engine) -> None:
         self._asked = engine
@@ -101,7 +106,7 @@ class Deciding(Branching):
             return
         verdict = trial.verdict(sum(array.nbytes for array in self._pool.arena.results))
         if verdict is None:
-            self._move(replace(self._asked, backend="shm"), "Nothing was timed before workers were needed.")
+            self._move_to_workers(replace(self._asked, backend="shm"), "Nothing was timed before workers were needed.")
         elif verdict.choice.backend == "serial":
             self._stay(verdict.reason)
         else:
@@ -114,7 +119,38 @@ class Deciding(Branching):
                 threads_per_worker=threads,
                 step_costs=choice.step_costs,
             )
-            self._move(engine, verdict.reason)
+            self._move_to_workers(engine, verdict.reason)
+            if verdict.is_close and self.plan.backend == choice.backend:
+                self._verdict, self._look = verdict, SecondLook(verdict.here.seconds, verdict.slowness)
+
+    def _move_to_workers(self, engine: Engine, reason: str) -> None:
+        try:
+            self._move(engine, reason)
+        except Exception as error:
+            self._stay(f"{reason} But they cannot run elsewhere: {error}")
+            warn_caller(f"all environments run in this process, one after the other: {error}")
+
+    def _step_looked_at(self, actions: Any, look: SecondLook) -> Any:
+        """A step in workers that is timed, or the first one after coming back from them."""
+        if look.is_over and self._profiler is None and self._pending is None and not self.closed and not self._flights:
+            self._look = None
+            if not look.is_worth_it and not self.stats.restarts:  # who ends a worker would end this process
+                self._come_back(look)
+            return self.step(actions)
+        begin = time.perf_counter()
+        results = self._step(actions)
+        look.note(time.perf_counter() - begin)
+        return results
+
+    def _come_back(self, look: SecondLook) -> None:
+        """Workers were not worth it."""
+        found = f"{self._verdict.first} In {self.plan.num_workers} worker processes a step of all took {duration(look.there)}"
+        try:
+            self._move(replace(self._asked, backend="serial"), f"{found}, which is not worth it.")
+        except Exception as error:
+            self.plan = replace(self.plan, reason=f"{found}, but they cannot come back: {error}")
+            return
+        self._relieve()
 
     @property
     def _is_undecided(self) -> bool:
@@ -145,7 +181,7 @@ class Deciding(Branching):
         self._take_over(results, loose)
 
     def _move(self, engine: Engine, reason: str) -> None:
-        """Make the environments again elsewhere, and let them do again what they have done."""
+        """Make the environments again elsewhere, and let them do again what they have done; or change nothing, and raise."""
         before, old, flights = self.__dict__.copy(), self._pool, self._flights
         self._flights = Flights(old)  # who has arrived and was not received will be received from where all go on
         results, loose = [array.copy() for array in old.arena.results], self._observations.loose_values()
@@ -157,16 +193,12 @@ class Deciding(Branching):
             self._furnish()
             self.closed = False
             self._follow(super()._journaled("move"), pasts)
-        except BaseException as error:
+        except BaseException:
             if self._pool is not old:
                 self._pool.close(1.0, quietly=True)
                 self._finalizer.detach()
             self.__dict__ = before
-            if not isinstance(error, Exception):
-                raise
-            self._stay(f"{reason} But they cannot run elsewhere: {error}")
-            warn_caller(f"all environments run in this process, one after the other: {error}")
-            return
+            raise
         self._take_over(results, loose)
         self._flights.take_over(flights)
         self.plan = replace(self.plan, reason=reason)
@@ -182,6 +214,14 @@ class Deciding(Branching):
 
     def _furnish(self) -> None:
         """Lay out the arena of a new pool, and what reads and writes it."""
+        raise NotImplementedError
+
+    def step(self, actions: Any) -> Any:
+        """Step all environments."""
+        raise NotImplementedError
+
+    def _step(self, actions: Any) -> Any:
+        """The same, when it is no matter any more where."""
         raise NotImplementedError
 
 

@@ -307,7 +307,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         if self._trial is not None and self._trial.is_over:
             self._decide_before_flight()
         if self._trial is None:
-            return self._step(actions)
+            return self._step(actions) if self._look is None else self._step_looked_at(actions, self._look)
         results = self._step(actions)
         self._trial.note_step(num_informed(results[-1]))
         return results

@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 SLOW_TO_MAKE = 0.02  # seconds; what takes longer to make is made in workers at once, in parallel
 SLOW_TO_BEGIN = 0.01  # seconds for making and resetting one
 WORTH_MOVING = 0.82  # of the time that a step takes here
+DOUBTS = 4  # times the overhead of workers in the forecast, which it may be on another machine
 FEW_STEPS, LITTLE_TIME = 9, 0.01
 SOME_STEPS, LONG_TIME = 5, 0.03
 LONGER_TIME, VERY_LONG_TIME = 0.1, 0.5
@@ -109,35 +110,47 @@ class Trial:
             overlaps=self._overlaps,
             single_steps=self._clock.single_steps(self._num_envs),
         )
-        return Verdict(measured, forecasts(measured, self._cpus, slowness()))
+        slow = slowness()
+        return Verdict(measured, forecasts(measured, self._cpus, slow), slow)
 
 
 class Verdict:
     """What the first steps were like, and what follows from that."""
 
-    def __init__(self, measured: Measured, ways: Sequence[Forecast]) -> None:
+    def __init__(self, measured: Measured, ways: Sequence[Forecast], slowness: float = 1.0) -> None:
         self._measured = measured
+        self.slowness = slowness
         quickest = ways[0]
-        here = next(way for way in ways if way.backend == "serial")
-        self.choice = quickest if quickest.seconds < WORTH_MOVING * here.seconds else here
-        self._other = here if self.choice is not here else next(way for way in ways if way is not here)
+        self.here = next(way for way in ways if way.backend == "serial")
+        self.choice = quickest if quickest.seconds < WORTH_MOVING * self.here.seconds else self.here
+        self._other = self.here if self.choice is not self.here else next(way for way in ways if way is not self.here)
+
+    @property
+    def is_close(self) -> bool:
+        """Whether it would be another one if workers cost some times more than the forecast knows."""
+        return self.choice.seconds + (DOUBTS - 1) * self.choice.overhead > WORTH_MOVING * self.here.seconds
+
+    @property
+    def first(self) -> str:
+        """What the first steps were like, in a sentence."""
+        measured = self._measured
+        waits = measured.waiting_seconds / max(measured.seconds, 1e-9)
+        kind = f", {waits:.0%} of it waiting" if waits > 0.2 else ""
+        if measured.overlaps:
+            return (
+                f"A step of all {measured.num_envs} environments, whose waits overlap, takes "
+                f"{duration(measured.seconds)}{kind}."
+            )
+        step = duration(measured.seconds / measured.num_envs)
+        return (
+            f"A step of one environment takes {step}{kind}, so a loop over all {measured.num_envs} takes "
+            f"{duration(measured.seconds)}."
+        )
 
     @property
     def reason(self) -> str:
         """Two sentences, with the numbers."""
-        measured, choice, other = self._measured, self.choice, self._other
-        step = duration(measured.seconds / measured.num_envs)
-        waits = measured.waiting_seconds / max(measured.seconds, 1e-9)
-        kind = f", {waits:.0%} of it waiting" if waits > 0.2 else ""
-        first = (
-            f"A step of one environment takes {step}{kind}, so a loop over all {measured.num_envs} takes "
-            f"{duration(measured.seconds)}."
-        )
-        if measured.overlaps:
-            first = (
-                f"A step of all {measured.num_envs} environments, whose waits overlap, takes "
-                f"{duration(measured.seconds)}{kind}."
-            )
+        choice, other = self.choice, self._other
         if choice.backend == "serial":
             second = (
                 f"{_named(other)} would take about {duration(other.seconds)}, {duration(other.overhead)} of it for "
@@ -148,7 +161,7 @@ class Verdict:
                 f"{_named(choice)} should take about {duration(choice.seconds)}, {duration(choice.overhead)} of it for "
                 "signalling and copying."
             )
-        return f"{first} {second}{self._shared_out()}{self._oversubscribed()}"
+        return f"{self.first} {second}{self._shared_out()}{self._oversubscribed()}"
 
     def _shared_out(self) -> str:
         costs = self.choice.step_costs
