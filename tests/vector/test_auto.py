@@ -19,9 +19,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import shoal
-from shoal.vector import second_look, step_clock, trial, wording
+from shoal.vector import deciding, second_look, step_clock, trial, wording
 from shoal.vector.backends import make_backend
 from shoal.vector.backends.serial import SerialBackend
+from shoal.vector.flights import Flights
 from shoal.vector.forecast import Measured, forecasts, slowness
 from shoal.vector.partition import by_cost, longest_share, partition
 from shoal.vector.second_look import SecondLook
@@ -66,7 +67,7 @@ def play_until_decided(envs: shoal.ParallelEnv, most: int = 400) -> list[Any]:
     random = np.random.default_rng(0)
     results: list[Any] = [envs.reset(seed=3)]
     for _ in range(most):
-        if envs._trial is None:
+        if envs._trial is None and envs._look is None:
             break
         results.append(envs.step(random.integers(3, size=envs.num_envs)))
     results.extend(envs.step(random.integers(3, size=envs.num_envs)) for _ in range(20))
@@ -116,33 +117,48 @@ CLOSE: dict[str, Any] = {"computing": 30e-6}
 
 @pytest.fixture
 def quick_look(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """The second look takes five steps, and the machine is an ordinary one."""
+    """The second look takes five steps, and the machine is an ordinary one, on which nothing takes too long."""
     monkeypatch.setattr(trial, "slowness", lambda: 1.0)
     monkeypatch.setattr(second_look, "SETTLING_SECONDS", 0.0)
     monkeypatch.setattr(second_look, "LOOKING_SECONDS", 0.0)
     monkeypatch.setattr(second_look, "FEW_STEPS", 5)
+    monkeypatch.setattr(deciding, "LONGEST_SECONDS", 1e9)
     return monkeypatch
 
 
-def find_worth(monkeypatch: pytest.MonkeyPatch, is_worth_it: bool) -> None:
-    monkeypatch.setattr(second_look, "WORTH_STAYING", float("inf") if is_worth_it else 0.0)
+def find_worth(monkeypatch: pytest.MonkeyPatch, *findings: bool) -> None:
+    """Workers are found to be quicker, or not: when they are looked at, and when environments have come back."""
+    left = list(findings)
+    monkeypatch.setattr(SecondLook, "is_quicker_than", lambda *_: left.pop(0))
+
+
+def until_looked_at(envs: shoal.ParallelEnv) -> int:
+    """Step until it is time to decide about workers; returns how many steps that took."""
+    envs.reset(seed=3)
+    steps = 0
+    while envs._look is None or not envs._look.is_over:
+        envs.step([0] * envs.num_envs)
+        steps += 1
+    return steps
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode)[:2])
-@pytest.mark.parametrize("is_worth_it", [True, False], ids=["worth it", "not worth it"])
+@pytest.mark.parametrize(
+    "findings", [[True], [False, False], [False, True]], ids=["worth it", "not worth it", "worth it after all"]
+)
 def test_workers_that_are_not_worth_it_are_left_again(
-    is_worth_it: bool, mode: AutoresetMode, quick_look: pytest.MonkeyPatch
+    findings: list[bool], mode: AutoresetMode, quick_look: pytest.MonkeyPatch
 ) -> None:
-    find_worth(quick_look, is_worth_it)
+    find_worth(quick_look, *findings)
     with shoal.make(CostlyEnv, 8, autoreset_mode=mode, **CLOSE) as envs:
         found = play_until_decided(envs)
         assert re.match("A step of one environment takes .* µs, so a loop over all 8 takes .* µs. ", envs.plan.reason)
-        if is_worth_it:
+        assert ("should take about" in envs.plan.reason) == (len(findings) == 1)
+        assert (" In 2 worker processes a step of all took " in envs.plan.reason) == (len(findings) == 2)
+        if findings[-1]:
             assert (envs.plan.backend, len(envs.worker_pids), envs.on_fault) == ("shm", 2, "restore")
-            assert "2 worker processes should take about" in envs.plan.reason
         else:
             assert (envs.plan.backend, envs.worker_pids, envs.on_fault) == ("serial", (), "raise")
-            assert " In 2 worker processes a step of all took " in envs.plan.reason
             assert envs.plan.reason.endswith("which is not worth it.")
             assert isinstance(envs._pool.backend, SerialBackend), "nothing is written down any more"
             assert psutil.Process().children() == []
@@ -150,7 +166,7 @@ def test_workers_that_are_not_worth_it_are_left_again(
 
 
 def test_who_is_clearly_quicker_in_workers_is_not_looked_at_again(quick_look: pytest.MonkeyPatch) -> None:
-    find_worth(quick_look, False)
+    find_worth(quick_look)
     with shoal.make(CostlyEnv, 8, computing=2e-3) as envs:
         play_until_decided(envs)
         assert envs.plan.backend == "shm"
@@ -168,25 +184,35 @@ def test_what_cannot_come_back_stays_in_workers(quick_look: pytest.MonkeyPatch) 
     assert not difference(found, same_played(CLOSE, 8, len(found) - 1))
 
 
-def test_who_has_ended_a_worker_stays_in_workers(quick_look: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("why", ["a worker has died", "it would take too long", "halves", "captured states"])
+def test_some_stay_in_workers_in_any_case(why: str, quick_look: pytest.MonkeyPatch) -> None:
     find_worth(quick_look, False)
     with shoal.make(CostlyEnv, 8, **CLOSE) as envs:
-        envs.reset(seed=3)
-        while envs._trial is not None:
-            envs.step([0] * 8)
-        os.kill(envs.worker_pids[0], signal.SIGKILL)
-        while not envs.stats.restarts or envs._look is not None:
+        until_looked_at(envs)
+        if why == "a worker has died":
+            os.kill(envs.worker_pids[0], signal.SIGKILL)
+            envs.get_attr("computing")
+            assert envs.stats.restarts == 1
+        elif why == "it would take too long":
+            quick_look.setattr(deciding, "LONGEST_SECONDS", 0.0)
+        elif why == "halves":
+            for part in envs.split(2):
+                part.step([0] * 4)
+        else:
+            journal = envs._pool.backend.journal  # type: ignore[attr-defined]
+            assert journal.seconds_to_repeat() < float("inf")
+            journal.bases[0] = journal.last_sequence, b""
+            assert journal.seconds_to_repeat() == float("inf")
+        for _ in range(3):
             envs.step([0] * 8)
         assert envs.plan.backend == "shm"
         assert "should take about" in envs.plan.reason
 
 
 def test_nobody_comes_back_while_they_are_profiled(quick_look: pytest.MonkeyPatch) -> None:
-    find_worth(quick_look, False)
+    find_worth(quick_look, False, False)
     with shoal.make(CostlyEnv, 8, **CLOSE) as envs:
-        envs.reset(seed=3)
-        while envs._trial is not None:
-            envs.step([0] * 8)
+        until_looked_at(envs)
         with envs.profile() as profile:
             for _ in range(20):
                 envs.step([0] * 8)
@@ -195,35 +221,73 @@ def test_nobody_comes_back_while_they_are_profiled(quick_look: pytest.MonkeyPatc
         assert envs.plan.backend == "serial"
 
 
+class LeisurelyEnv(CostlyEnv):
+    """Takes its time to end."""
+
+    def close(self) -> None:
+        time.sleep(0.05)
+
+
 def test_coming_back_that_is_interrupted_leaves_everything_as_it_was(quick_look: pytest.MonkeyPatch) -> None:
-    find_worth(quick_look, False)
-    with shoal.make(CostlyEnv, 8, **CLOSE) as envs, shoal.make(CostlyEnv, 8, backend="serial") as plain:
-        for each in (envs, plain):
-            each.reset(seed=3)
-        while envs._look is None or not envs._look.is_over:
-            assert not difference(envs.step([1] * 8), plain.step([1] * 8))
+    find_worth(quick_look, False, False, False)
+    with shoal.make(LeisurelyEnv, 8, **CLOSE) as envs, shoal.make(CostlyEnv, 8, backend="serial") as plain:
+        plain.reset(seed=3)
+        for _ in range(until_looked_at(envs)):
+            plain.step([0] * 8)
         with quick_look.context() as patched:
             patched.setattr(Supervisor, "follow", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 envs.step([2] * 8)
         assert (envs.plan.backend, envs._pending, envs.closed) == ("shm", None, False)
-        for _ in range(20):
+        with quick_look.context() as patched:
+            patched.setattr(Flights, "take_over", press_ctrl_c)
+            with pytest.raises(KeyboardInterrupt):
+                envs.step([2] * 8)
+        assert (envs.plan.backend, envs._pending, envs.closed) == ("serial", None, False)
+        for _ in range(100):
             assert not difference(envs.step([2] * 8), plain.step([2] * 8))
+        assert envs.on_fault == "raise", "it has been decided, and nothing is written down any more"
+
+
+def press_ctrl_c(*_: Any) -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_a_forked_copy_of_the_program_does_not_come_back(quick_look: pytest.MonkeyPatch) -> None:
+    find_worth(quick_look, False)
+    with shoal.make(CostlyEnv, 8, **CLOSE) as envs:
+        until_looked_at(envs)
+        with quick_look.context() as patched:
+            patched.setattr(os, "getpid", lambda: 4711)
+            with pytest.raises(shoal.ShoalError, match="cannot be used in a process forked from it"):
+                envs.step([0] * 8)
+        assert envs.plan.backend == "shm"
+
+
+def test_who_saves_while_workers_are_looked_at_can_do_so_later_too(quick_look: pytest.MonkeyPatch) -> None:
+    find_worth(quick_look, False, False)
+    with shoal.make(CostlyEnv, 8, **CLOSE) as envs:
+        until_looked_at(envs)
+        saved = envs.state_dict()
+        for _ in range(100):
+            envs.step([0] * 8)
+        assert (envs.plan.backend, envs.on_fault) == ("serial", "restore")
+        envs.load_state_dict(saved)
 
 
 @pytest.mark.parametrize(
-    ("there", "now", "is_worth_it"), [(0.9, 1, True), (1.0, 1, False), (1.8, 2, True), (0.9, 0.5, False)]
+    ("there", "now", "is_quicker"), [(0.9, 1, True), (1.0, 1, False), (1.8, 2, True), (0.9, 0.5, False)]
 )
 def test_a_machine_that_has_become_slower_is_no_reason_to_come_back(
-    there: float, now: float, is_worth_it: bool, monkeypatch: pytest.MonkeyPatch
+    there: float, now: float, is_quicker: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(second_look, "slowness", lambda: 1.3 * now)
-    look = SecondLook(0.01, 1.3)
+    look = SecondLook()
     steps = 0
     while not look.is_over:
-        look.note(0.01 * there if steps != 80 else 10 * there)  # one that was disturbed does not count
+        look.note(0.01 * there if steps != 40 else 0.1 * there)  # one that was disturbed does not count
         steps += 1
-    assert look.is_worth_it == is_worth_it
+    assert look.is_quicker_than(0.01, 1.3) == is_quicker
 
 
 def test_what_waits_gets_a_thread_each() -> None:

@@ -19,7 +19,7 @@ import pytest
 
 import shoal
 from shoal import CannotStart, ConfigurationError, EnvError, ParallelEnv, WorkerDied
-from shoal.vector.backends import crew
+from shoal.vector.backends import crew, reaping
 from shoal.vector.backends.limits import free_memory, hurry, let_others_go_first, why_no_process
 from shoal.vector.backends.shared_buffer import SharedBuffer
 from tests.envs import CountingEnv, DyingEnv, counting
@@ -242,6 +242,15 @@ def test_processes_that_are_slow_to_die_are_not_forgotten(method: Any, monkeypat
     assert not pids & {child.pid for child in psutil.Process().children()}
     monkeypatch.undo()
     ParallelEnv([counting()], backend="shm", num_workers=1, start_method="fork").close()
+
+
+def test_who_is_not_a_child_of_this_process_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their nursery asks; to read what it says is the matter of the pool whose nursery it is, and of its thread."""
+    monkeypatch.setattr(crew, "DYING_SECONDS", 0.0)
+    for _ in range(3):
+        with ParallelEnv([counting()] * 2, backend="shm", num_workers=2, start_method="forkserver") as envs:
+            envs.close(terminate=True)
+    assert all(process.is_child for process in reaping._dying)
 
 
 def test_who_has_let_others_go_first_may_hurry_when_it_ends() -> None:

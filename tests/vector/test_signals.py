@@ -10,7 +10,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
+import psutil
 import pytest
 
 from shoal import ParallelEnv, WorkerDied
@@ -263,3 +265,70 @@ def test_a_forked_worker_never_runs_the_callers_code_whatever_signals_it_gets() 
     """) as program:
         code, output, errors = program.end()
     assert (code, output) == (0, "made\nhandled in the caller\n"), errors
+
+
+class Alarmed(Exception):
+    """What the caller's handler raises."""
+
+
+def raise_alarmed(*_: object) -> None:
+    raise Alarmed
+
+
+@pytest.mark.parametrize("moment", ["before", "while forking"])
+def test_a_handler_that_raises_while_a_worker_is_forked_leaves_no_signal_blocked_and_no_worker(
+    moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork, block = os.fork, signal.pthread_sigmask
+
+    def interrupted_fork() -> int:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return fork()
+
+    def interrupted_block(how: int, signals: Any) -> Any:
+        before = block(how, signals)
+        if how == signal.SIG_BLOCK and signals:
+            raise Alarmed  # as a handler does that was due
+        return before
+
+    handler, children = signal.signal(signal.SIGUSR1, raise_alarmed), psutil.Process().children()
+    try:
+        with monkeypatch.context() as patched:
+            if moment == "before":
+                patched.setattr(signal, "pthread_sigmask", interrupted_block)
+            else:
+                patched.setattr(os, "fork", interrupted_fork)
+            with pytest.raises(Alarmed):
+                ParallelEnv([counting()] * 2, backend="shm", num_workers=2, start_method="fork")
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()
+        assert psutil.Process().children() == children
+    finally:
+        signal.signal(signal.SIGUSR1, handler)
+
+
+def test_alarms_that_environments_set_themselves_reach_the_handler_of_the_program() -> None:
+    with MarkedProgram("""
+        import signal
+        import shoal
+        from tests.envs import CountingEnv
+
+        class HastyEnv(CountingEnv):
+            def step(self, action):
+                signal.setitimer(signal.ITIMER_REAL, 0.001)
+                try:
+                    signal.pause()
+                except TimeoutError:
+                    self.alarms = getattr(self, "alarms", 0) + 1
+                return super().step(action)
+
+        def too_long(*_):
+            raise TimeoutError
+
+        signal.signal(signal.SIGALRM, too_long)
+        with shoal.ParallelEnv([HastyEnv] * 2, backend="shm", num_workers=2, start_method="fork") as envs:
+            envs.reset(seed=0)
+            envs.step([0, 0])
+            print(envs.get_attr("alarms"))
+    """) as program:
+        code, output, errors = program.end()
+    assert (code, output) == (0, "(1, 1)\n"), errors

@@ -10,4 +10,4 @@ from shoal.vector.errors import ConfigurationError
 def check_seconds(name: str, value: float, *, or_none: bool = False) -> None:
     """Refuse what is not a length of time."""
     if not math.isfinite(value) or value < 0 or (value == 0 and not or_none):
-        raise ConfigurationError(f"{name} must be {'at least' if or_none else 'more than'} 0, got {value:g}")
+        raise ConfigurationError(f"{name} must be a number {'of at least' if or_none else 'above'} 0, got {value:g}")

@@ -17,10 +17,11 @@ from shoal.vector.face import check_factories
 from shoal.vector.first_ready import Batch
 from shoal.vector.flights import Flights
 from shoal.vector.infos import num_informed
+from shoal.vector.interrupts import forbidden, postponed
 from shoal.vector.messages import EnvFn
 from shoal.vector.plan import could_run_at_once
 from shoal.vector.runner import Runner
-from shoal.vector.second_look import SecondLook
+from shoal.vector.second_look import LONGEST_SECONDS, SecondLook
 from shoal.vector.step_clock import StepClock
 from shoal.vector.supervisor import Supervisor
 from shoal.vector.trial import SLOW_TO_MAKE, FirstMade, Trial, Verdict
@@ -39,6 +40,7 @@ class Deciding(Branching):
     _look: SecondLook | None = None
     """At what steps take in workers, where it was a close decision."""
     _verdict: Verdict
+    """What the first steps have led to."""
 
     def _start_or_try(self, env_fns: Sequence[EnvFn], engine: Engine) -> None:
         self._asked = engine
@@ -74,11 +76,14 @@ class Deciding(Branching):
     def _try(self, env_fns: Sequence[EnvFn], engine: Engine) -> None:
         begin = time.perf_counter()
         self._start(env_fns, engine)
+        self._begin_trial().note_beginning(time.perf_counter() - begin)
+
+    def _begin_trial(self) -> Trial:
         self.plan = replace(self.plan, reason=UNDECIDED)
         (runner,) = self._runners()
         runner.slice.clock = StepClock()
         self._trial = Trial(self.num_envs, usable_cpus(), runner.slice.clock, overlaps=runner.slice.overlaps)
-        self._trial.note_beginning(time.perf_counter() - begin)
+        return self._trial
 
     def _runners(self) -> list[Runner]:
         runners: list[Runner] = self._pool.unwatched.runners
@@ -104,60 +109,93 @@ class Deciding(Branching):
         trial, self._trial = self._trial, None
         if trial is None:
             return
+        look, self._look = self._look, None
         verdict = trial.verdict(sum(array.nbytes for array in self._pool.arena.results))
         if verdict is None:
-            self._move_to_workers(replace(self._asked, backend="shm"), "Nothing was timed before workers were needed.")
+            self._go_to_workers(replace(self._asked, backend="shm"), "Nothing was timed before workers were needed.")
+        elif look is not None:
+            self._decide_for_good(look, verdict)
         elif verdict.choice.backend == "serial":
             self._stay(verdict.reason)
         else:
-            choice = verdict.choice
-            threads = choice.threads_per_worker if choice.threads_per_worker > 1 else None
-            engine = replace(
-                self._asked,
-                backend=choice.backend,
-                num_workers=choice.num_workers,
-                threads_per_worker=threads,
-                step_costs=choice.step_costs,
-            )
-            self._move_to_workers(engine, verdict.reason)
-            if verdict.is_close and self.plan.backend == choice.backend:
-                self._verdict, self._look = verdict, SecondLook(verdict.here.seconds, verdict.slowness)
+            self._go_to_workers(self._engine_of(verdict), verdict.reason)
+            if verdict.is_close and self.plan.backend != "serial":
+                self._verdict, self._look = verdict, SecondLook()
 
-    def _move_to_workers(self, engine: Engine, reason: str) -> None:
+    def _engine_of(self, verdict: Verdict) -> Engine:
+        choice = verdict.choice
+        threads = choice.threads_per_worker if choice.threads_per_worker > 1 else None
+        return replace(
+            self._asked,
+            backend=choice.backend,
+            num_workers=choice.num_workers,
+            threads_per_worker=threads,
+            step_costs=choice.step_costs,
+        )
+
+    def _go_to_workers(self, engine: Engine, reason: str) -> None:
         try:
             self._move(engine, reason)
         except Exception as error:
             self._stay(f"{reason} But they cannot run elsewhere: {error}")
             warn_caller(f"all environments run in this process, one after the other: {error}")
 
+    # -- looking again -------------------------------------------------------------------------------------------
+
     def _step_looked_at(self, actions: Any, look: SecondLook) -> Any:
         """A step in workers that is timed, or the first one after coming back from them."""
-        if look.is_over and self._profiler is None and self._pending is None and not self.closed and not self._flights:
-            self._look = None
-            if not look.is_worth_it and not self.stats.restarts:  # who ends a worker would end this process
+        if look.is_over and self._profiler is None:
+            if look.is_quicker_than(self._verdict.here.seconds, self._verdict.slowness) or not self._may_come_back():
+                self._look = None
+            else:
                 self._come_back(look)
             return self.step(actions)
         begin = time.perf_counter()
         results = self._step(actions)
-        look.note(time.perf_counter() - begin)
+        if not look.is_over:
+            look.note(time.perf_counter() - begin)
         return results
 
+    def _may_come_back(self) -> bool:
+        supervisor = self._pool.backend
+        is_at_rest = self._pending is None and not self.closed and not self._has_sent  # and sends nobody off
+        # Who has ended a worker would end this process, and a captured state may bring classes along that are here already.
+        return (
+            is_at_rest
+            and isinstance(supervisor, Supervisor)
+            and not supervisor.stats.restarts
+            and supervisor.journal is not None
+            and supervisor.journal.seconds_to_repeat() <= LONGEST_SECONDS
+        )
+
     def _come_back(self, look: SecondLook) -> None:
-        """Workers were not worth it."""
-        found = f"{self._verdict.first} In {self.plan.num_workers} worker processes a step of all took {duration(look.there)}"
-        try:
-            self._move(replace(self._asked, backend="serial"), f"{found}, which is not worth it.")
-        except Exception as error:
-            self.plan = replace(self.plan, reason=f"{found}, but they cannot come back: {error}")
-            return
-        self._relieve()
+        """Workers do not seem to be worth it."""
+        self._pool.check_usable()
+        with postponed, forbidden:  # halfway back would be nowhere
+            try:
+                self._move(replace(self._asked, backend="serial", on_fault="restore"), UNDECIDED)
+            except Exception as error:
+                self._look = None
+                reason = f"{self._verdict.reason} It took {duration(look.seconds)}, but they cannot come back: {error}"
+                self.plan = replace(self.plan, reason=reason)
+            else:
+                self._begin_trial()
+
+    def _decide_for_good(self, look: SecondLook, verdict: Verdict) -> None:
+        """Environments have been timed at home, in workers, and at home again."""
+        workers = self._verdict.choice.num_workers
+        found = f"{verdict.first} In {workers} worker processes a step of all took {duration(look.seconds)}"
+        if look.is_quicker_than(verdict.here.seconds, verdict.slowness):
+            self._go_to_workers(self._engine_of(self._verdict), f"{found}.")
+        else:
+            self._stay(f"{found}, which is not worth it.")
 
     @property
     def _is_undecided(self) -> bool:
         return self._trial is not None
 
     def _journaled(self, name: str) -> Supervisor | None:
-        if self._trial is not None:
+        if self._trial is not None or self._look is not None:
             # Who saves or branches environments now will want to do so later, too.
             self._asked = replace(self._asked, on_fault="restore")
         return super()._journaled(name)

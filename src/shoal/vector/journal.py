@@ -431,6 +431,10 @@ class Journal:
                 return self.seconds - one.before
         return 0.0
 
+    def seconds_to_repeat(self) -> float:
+        """About how long one process would take to repeat everything; infinite where histories begin with captured states."""
+        return float("inf") if self.bases else sum(map(self.replay_seconds, range(len(self.rows))))
+
     # -- becoming shorter --------------------------------------------------------------------------------------------
 
     def begin_from(self, starts: dict[int, Start]) -> None:

@@ -122,7 +122,7 @@ class Pool:
 
     def begin(self, op: Op, payloads: Mapping[int, Any] | None = None) -> None:
         """Send a command: to every worker, or to those that have a payload."""
-        self._check_usable()
+        self.check_usable()
         slot = self._advance(op)
         if payloads is None:
             command = Command(self._sequence, op)
@@ -172,14 +172,14 @@ class Pool:
 
     def send(self, op: Op, payloads: Mapping[int, Any]) -> None:
         """Send off the environments in these payloads, each for itself. None of them may be under way."""
-        self._check_usable()
+        self.check_usable()
         self._sequence += self._num_slots
         self._op = op
         self.backend.post([(worker, Command(self._sequence, op, payload)) for worker, payload in payloads.items()])
 
     def order_half(self, half: Half) -> None:
         """As :meth:`send`, for a step of one half, where the backend steps at once."""
-        self._check_usable()
+        self.check_usable()
         half.sequence = self._sequence = self._sequence + self._num_slots
         self._op = STEP_EACH
         self.backend.order_half(half)
@@ -197,7 +197,8 @@ class Pool:
                 self._fail(self._died(event))
         return arrived
 
-    def _check_usable(self) -> None:
+    def check_usable(self) -> None:
+        """Raise if nothing more can be asked: after a failure, or in a forked process."""
         if self._failed is not None:
             raise type(self._failed)(f"{self._failed}\n  The environments can only be closed now.")
         if os.getpid() != self._owner:
@@ -223,7 +224,7 @@ class Pool:
 
     def _step_at_once(self) -> Outcome:
         """Begin and finish the ordinary step, without the detour over what else could happen."""
-        self._check_usable()
+        self.check_usable()
         slot = self._advance(STEP)
         sequence, backend = self._sequence, self.backend
         # Noted before anybody is asked: whatever happens once all are, it is a step that was begun.

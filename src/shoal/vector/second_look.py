@@ -1,11 +1,12 @@
 """Whether workers were worth it: the steps after a move are timed, too.
 
 What steps in workers will cost is a forecast, and machines differ: in how soon a process wakes up, in what caches share. Where
-the forecast decides by little, it is held against what steps take when everybody has settled in, and environments come back
-if a loop in the caller's process was quicker::
+the forecast decides by little, it is held against what steps really take; and as what steps cost may have changed meanwhile,
+they are then timed at home once more::
 
-    moved ── settling in ── looked at ──┬── stay in workers
-                                        └── come back: made again here, where they do again what was done
+    at home ── moved ── looked at ──┬── stay in workers
+                                    └── come back ── timed at home again ──┬── stay at home
+                                                                           └── go to workers for good
 """
 
 from __future__ import annotations
@@ -14,21 +15,23 @@ import statistics
 
 from shoal.vector.forecast import slowness
 
-SETTLING_SECONDS = 1.5
-"""Of stepping, in which rehearsals begin and much is done for the first time."""
-LOOKING_SECONDS = 0.5
+SETTLING_SECONDS = 0.2
+"""Of stepping, in which much is done for the first time."""
+LOOKING_SECONDS = 0.3
+"""All of it is over before workers are rehearsed, and soon enough to be done again at home."""
 FEW_STEPS = 50
-SECONDS_BETWEEN = 0.1
+SECONDS_BETWEEN = 0.05
 """Two looks at how slow the machine is at this moment."""
 WORTH_STAYING = 0.95
-"""Of the time that a step takes here. Workers take processors and memory, too."""
+"""Of the time that a step takes at home. Workers take processors and memory, too."""
+LONGEST_SECONDS = 1.0
+"""For which the caller may be held up by what is to be done again at home."""
 
 
 class SecondLook:
     """Times steps in workers."""
 
-    def __init__(self, here: float, slowness_then: float) -> None:
-        self._here, self._slowness_then = here, slowness_then
+    def __init__(self) -> None:
         self._seconds = 0.0
         self._steps: list[float] = []
         self._slowness: list[float] = []
@@ -48,16 +51,10 @@ class SecondLook:
         return self._seconds >= SETTLING_SECONDS + LOOKING_SECONDS and len(self._steps) >= FEW_STEPS
 
     @property
-    def there(self) -> float:
+    def seconds(self) -> float:
         """How long a step takes in workers."""
         return statistics.median(self._steps)
 
-    @property
-    def here(self) -> float:
-        """How long it would take in the caller's process, as slow as the machine is now."""
-        return self._here * statistics.median(self._slowness) / self._slowness_then
-
-    @property
-    def is_worth_it(self) -> bool:
-        """Whether workers are quicker."""
-        return self.there < WORTH_STAYING * self.here
+    def is_quicker_than(self, at_home: float, slowness: float) -> bool:
+        """Whether workers are worth it, if a step takes so long at home when the machine is so slow."""
+        return self.seconds / statistics.median(self._slowness) < WORTH_STAYING * at_home / slowness

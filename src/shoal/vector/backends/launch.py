@@ -33,6 +33,7 @@ from shoal.vector.backends.descendants import descendants_of, end_all, end_group
 from shoal.vector.backends.fork_guard import disown, own
 from shoal.vector.backends.lifeline import Leash, Lifeline, is_broken
 from shoal.vector.backends.limits import own_peak_bytes, peak_bytes, why_no_process
+from shoal.vector.backends.reaping import see_off
 from shoal.vector.backends.shared_buffer import is_portable
 from shoal.vector.backends.worker import Post, serve
 from shoal.vector.errors import WorkerError
@@ -85,8 +86,10 @@ _RUNS = Ending(False)
 class Process:
     """A worker process, however it was started."""
 
-    def __init__(self, pid: int, ask: Callable[[], Ending]) -> None:
+    def __init__(self, pid: int, ask: Callable[[], Ending], *, is_child: bool = True) -> None:
         self.pid = pid
+        self.is_child = is_child
+        """Whether it is this process that has to ask how it ended."""
         self.exit_code: int | None = None
         self.peak_memory: int | None = None
         self.ended = False
@@ -216,20 +219,33 @@ class ForkLauncher:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
-        # A handler of the caller's that raises would take the copy out of here, to run on in the caller's code.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        forked: list[Process] = []
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        try:
+            try:
+                # A handler of the caller's that raises would take the copy out of here, to run on in the caller's code.
+                signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+                forked.append(self._fork(post))
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        except BaseException:
+            for process in forked:  # of which nobody would know
+                process.kill()
+                see_off(process, PATIENCE_SECONDS)
+            raise
+        return forked[0]
+
+    def _fork(self, post: Post) -> Process:
         try:
             pid = os.fork()
-            if pid == 0:
-                try:
-                    os.setpgid(0, 0)
-                    serve(post)
-                finally:
-                    os._exit(1)
         except OSError as error:
             raise WorkerError(why_no_process(error)) from error
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if pid == 0:
+            try:
+                os.setpgid(0, 0)
+                serve(post)
+            finally:
+                os._exit(1)
         _lead_own_group(pid)
         return Process(pid, lambda: _reap(pid))
 
@@ -338,7 +354,7 @@ class _Nursery:
         if "errno" in message:
             raise WorkerError(why_no_process(OSError(message["errno"], os.strerror(message["errno"]))))
         pid = message["pid"]
-        return Process(pid, lambda: self._ending(pid))
+        return Process(pid, lambda: self._ending(pid), is_child=False)
 
     def _ending(self, pid: int) -> Ending:
         try:

@@ -8,15 +8,17 @@ it has ended, so that is asked again later.
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
-from shoal.vector.backends.launch import Process
+if TYPE_CHECKING:
+    from shoal.vector.backends.launch import Process
 
 _dying: set[Process] = set()
 
 
 def see_off(process: Process, seconds: float) -> None:
     """Give up a process that was killed, and wait for so long at most until it is gone."""
-    if not process.wait(time.monotonic() + seconds):
+    if not process.wait(time.monotonic() + seconds) and process.is_child:
         _dying.add(process)
     process.forget()
 

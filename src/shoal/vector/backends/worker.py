@@ -66,6 +66,9 @@ logger = logging.getLogger(__name__)
 
 FORMS = 8  # that may be drawn up in any case; more only where that has been worth it
 
+OWN_ALARMS = {signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF}
+"""Which nobody gets who has not asked for them."""
+
 HERE: Worker | None = None
 """The worker that this process is."""
 
@@ -143,7 +146,7 @@ def _settle_in(post: Post) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's to judge
     hold_on(post.lifeline_fd)
     # What a forked worker has of the caller's, and what the caller may have blocked, is not for this process.
-    for number in signal.valid_signals():
+    for number in signal.valid_signals() - OWN_ALARMS:
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
