@@ -3,7 +3,7 @@
 import shoal
 
 envs = shoal.make("CartPole-v1", num_envs=16)
-print(envs, "on", envs.plan.backend, "with", envs.plan.num_workers, "workers")
+print(envs, "on", envs.plan.backend)
 
 observation, info = envs.reset(seed=0)
 episodes = 0

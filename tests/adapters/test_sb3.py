@@ -27,7 +27,7 @@ from stable_baselines3.common.vec_env import (
 )
 
 import shoal
-from shoal.adapters.sb3 import ShoalVecEnv
+from shoal.adapters.sb3 import ShoalVecEnv, make_vec_env
 from tests.adapters.rollouts import actions_for, rollout
 from tests.adapters.worlds import WORLDS, Fancy, LabelledTwice, Plain, world, wrapped
 from tests.comparing import difference
@@ -347,3 +347,33 @@ def test_the_wrapped_parallel_env_stays_as_it_is() -> None:
         del vec_env
         _, _, _, _, info = envs.step(np.zeros(2, np.int64))
         assert info["count"].tolist() == [2, 2]
+
+
+class OldFashionedEnv(gymnasium.Env[Any, Any]):
+    """Its reset knows of no options, which SB3 allows."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed: int | None = None) -> Any:  # type: ignore[override]
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.ones(2, np.float32), 1.0, True, False, {}
+
+
+@pytest.mark.parametrize("wrapper", [None, gymnasium.Wrapper])
+def test_an_environment_need_not_know_of_options_until_there_are_any(wrapper: Any) -> None:
+    env = make_vec_env(OldFashionedEnv, 2, seed=1, backend="serial", wrapper_class=wrapper)
+    env.reset()
+    env.step(np.array([0, 1]))
+    env.set_options({"start": 3})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'options'"):
+        env.reset()
+    env.close()
+
+
+def test_one_environment_for_all_is_refused_as_in_sb3() -> None:
+    one = gymnasium.make("CartPole-v1")
+    with pytest.raises(ValueError, match="the same object as that of environment 0, in another wrapper"):
+        make_vec_env(lambda: one, 2, backend="serial")

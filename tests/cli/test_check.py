@@ -49,7 +49,10 @@ def test_a_note_is_no_error() -> None:
             "error: no environment is registered as 'Zzz'. `shoal envs` lists those there are; your own is named",
         ),
         (["tests.testing.bugs:walk"], "'walk' does not exist in the module 'tests.testing.bugs'. Did you mean 'Walk'?"),
-        (["tests.testing.bugs:__name__"], "'__name__' is not callable in the module 'tests.testing.bugs'."),
+        (
+            ["tests.testing.bugs:__name__"],
+            "'__name__' of the module 'tests.testing.bugs' is of type str: name what makes",
+        ),
         (["no_such_module:Env"], "'no_such_module:Env' asks for the module 'no_such_module': No module named"),
         (["CartPole-v1", "--num-envs", "0"], "each of num_envs must be a whole number of at least 1, got 0"),
         (["CartPole-v1", "--backends", "smh"], "got 'smh'. Did you mean 'shm'?"),

@@ -52,6 +52,7 @@ def test_demo_proves_that_the_results_are_identical() -> None:
     text = run("demo", "--num-envs", "5", "--rounds", "30", "--no-train")
     assert "Identical: every observation, reward, flag and info of 150 steps" in text
     assert all(backend in text for backend in ("serial", "threads", "pipes", "shm"))
+    assert 'backend="auto", the default: A step of one environment takes' in text
     assert "attacked" not in text
 
 

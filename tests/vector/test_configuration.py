@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
+import pickle
 import re
 import socket
 import threading
@@ -11,20 +13,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from gymnasium import spaces
 
+import shoal
 from shoal import (
+    Closed,
     ConfigurationError,
     EnvContractError,
     ParallelEnv,
     ProtocolError,
     SpacesDiffer,
+    StateError,
     WorkerCrashLoop,
 )
 from shoal.vector.backends.channel import HEADER, MAGIC
 from tests.comparing import difference, rollout
-from tests.envs import CountingEnv, SpaceEnv, counting
+from tests.envs import CountingEnv, SlowEnv, SpaceEnv, counting
 
 Make = Callable[..., ParallelEnv]
 
@@ -44,6 +50,14 @@ Make = Callable[..., ParallelEnv]
         ({"num_workers": 1.5}, "num_workers must be a whole number of at least 1, got 1.5"),
         ({"step_timeout": -1}, "step_timeout must be a positive number of seconds or None, got -1"),
         ({"step_timeout": "3"}, "step_timeout must be a positive number of seconds or None, got '3'"),
+        (
+            {"autoreset_mode": "SameStop"},
+            "autoreset_mode must be one of 'NextStep', 'SameStep', 'Disabled', got 'SameStop'",
+        ),
+        ({"autoreset_mode": 3}, "autoreset_mode must be one of 'NextStep', 'SameStep', 'Disabled', got 3."),
+        ({"copy": "no"}, "copy must be True or False, got 'no'"),
+        ({"isolate_rng": "x"}, "isolate_rng must be True or False, got 'x'"),
+        ({"copy": False, "debug_leases": 1}, "debug_leases must be True or False, got 1"),
         ({"observation_mode": "all"}, "Invalid `observation_mode`, expected: 'same' or 'different'"),
     ],
 )
@@ -63,6 +77,81 @@ def test_no_factories_and_wrong_factories_are_refused() -> None:
         ParallelEnv([])
     with pytest.raises(ConfigurationError, match=r"env_fns\[1\] is not a callable that makes an environment: got 3"):
         ParallelEnv([counting(), 3])  # type: ignore[list-item]
+    given: list[Any] = [CountingEnv(), CountingEnv()]
+    with pytest.raises(
+        ConfigurationError, match="item 0 of the list is an environment, .*: give a callable that makes one"
+    ):
+        shoal.make(given, num_envs=3)
+    wrong: Any = b"CartPole-v1"
+    with pytest.raises(
+        ConfigurationError, match="env must be the id of a registered environment, .* got b'CartPole-v1'"
+    ):
+        shoal.make(wrong, num_envs=2)
+
+
+def test_what_is_no_environment_is_not_closed_either(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    no_env: Any = os.getcwd
+    with pytest.raises(EnvContractError, match="its factory returned .*, which has no 'observation_space'"):
+        make([no_env] * 2)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("wrong", ["a", -1, float("nan"), True])
+def test_a_wrong_timeout_is_refused_and_nothing_is_lost(make: Make, wrong: Any) -> None:
+    message = re.escape(f"timeout must be a number of seconds, at least 0, or None, got {wrong!r}")
+    envs = make([counting()] * 2)
+    envs.reset_async(seed=0)
+    with pytest.raises(ConfigurationError, match=message):
+        envs.reset_wait(wrong)
+    envs.reset_wait(None)
+    envs.step_async([0, 0])
+    with pytest.raises(ConfigurationError, match=message):
+        envs.step_wait(wrong)
+    assert envs.step_wait(None)[0][:, 0].tolist() == [1, 1]
+    envs.send([0, 0])
+    with pytest.raises(ConfigurationError, match=message):
+        envs.recv(2, wrong)
+    assert len(envs.recv(2, float("inf")).env_ids) == 2
+    with pytest.raises(ConfigurationError, match=message):
+        envs.close(timeout=wrong)
+    envs.step([0, 0])
+
+
+def test_a_wait_that_cannot_end_in_time_says_so() -> None:
+    with ParallelEnv([SlowEnv] * 2, backend="serial") as envs:
+        envs.reset(seed=0)
+        envs.step_async([0, 0])
+        envs.step_wait(timeout=60)
+        envs.step_async([0, 0])
+        with pytest.warns(RuntimeWarning, match='timeout=0 has no effect with backend="serial"') as warned:
+            envs.step_wait(timeout=0)
+        assert warned[0].filename == __file__
+
+
+@pytest.mark.parametrize(("seed", "message"), [(-1, "seed must not be"), ([3, -2], "seed[1] must not be")], ids=str)
+def test_a_negative_seed_is_refused_before_anything_is_sent(make: Make, seed: Any, message: str) -> None:
+    envs = make([counting()] * 2)
+    with pytest.raises(ConfigurationError, match=f"{re.escape(message)} negative, got -"):
+        envs.reset(seed=seed)
+    envs.reset(seed=np.array(5))  # type: ignore[arg-type]
+    assert envs.np_random_seed == (5, 6)
+
+
+@pytest.mark.parametrize(
+    "copying", [pickle.dumps, copy.copy, copy.deepcopy], ids=lambda function: str(function.__name__)
+)
+def test_running_environments_are_neither_copied_nor_pickled(make: Make, copying: Callable[[Any], Any]) -> None:
+    envs = make([counting()] * 2)
+    with pytest.raises(StateError, match=r"running environments cannot be copied or pickled.*state_dict\(\)"):
+        copying(envs)
+    envs.reset(seed=0)
+
+
+def test_closed_environments_are_not_entered() -> None:
+    envs = ParallelEnv([counting()], backend="serial")
+    envs.close()
+    with pytest.raises(Closed), envs:
+        pass
 
 
 def test_spaces_that_cannot_be_batched_are_named(make: Make) -> None:

@@ -15,6 +15,7 @@ from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoA
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from gymnasium.utils.env_checker import data_equivalence
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import TimeLimit
 from gymnasium.wrappers import vector as wrappers
 
 from shoal import EnvContractError, ParallelEnv
@@ -407,3 +408,7 @@ def test_a_factory_that_returns_the_same_environment_twice_is_refused(make: Make
     one = CountingEnv()
     with pytest.raises(EnvContractError, match="returned the same object as that of environment 0"):
         make([lambda: one] * 2, num_workers=1)
+    with pytest.raises(
+        ValueError, match="the same object as that of environment 0, in another wrapper: a factory must"
+    ):
+        make([lambda: TimeLimit(one, 50)] * 2, num_workers=1)

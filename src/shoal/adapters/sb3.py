@@ -255,8 +255,18 @@ class MonitoredEnv:
         if self.seed is not None:
             env.action_space.seed(self.seed + self.rank)
         filename = None if self.monitor_dir is None else os.path.join(self.monitor_dir, str(self.rank))
-        monitored = Monitor(env, filename=filename, **self.monitor_kwargs)
+        monitored = LenientMonitor(env, filename=filename, **self.monitor_kwargs)
         return monitored if self.wrapper_class is None else self.wrapper_class(monitored, **self.wrapper_kwargs)
+
+
+class LenientMonitor(Monitor):
+    """Tells an environment of options only if there are any: as in SB3, it need not know that there is such a thing."""
+
+    def reset(self, **keywords: Any) -> Any:
+        """Begin an episode."""
+        if keywords.get("options", keywords) is None:
+            del keywords["options"]
+        return super().reset(**keywords)
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from shoal.cli.durations import check_seconds
 from shoal.cli.rollouts import Rollout, roll_out
 from shoal.envs.naming import find
 from shoal.vector import ParallelEnv
+from shoal.vector.arguments import check_count
 from shoal.vector.backends import BACKENDS
 from shoal.vector.making import factories_of
-from shoal.vector.plan import check_count
 
 MOST_PROCESSES = 64  # AsyncVectorEnv starts a process per environment
 
@@ -48,6 +48,7 @@ def bench(
     if quick:
         seconds, repeats = min(seconds, 0.3), min(repeats, 3)
     contestants = _contestants(env, num_envs)
+    _try_one(env)
     pilot = roll_out(contestants["SyncVectorEnv"], rounds=20)
     rounds = max(20, int(seconds * pilot.steps_per_second / num_envs))
     rollouts: dict[str, list[Rollout]] = {name: [] for name in contestants}
@@ -59,6 +60,11 @@ def bench(
     console.print(f"auto: {rollouts['shoal auto'][-1].reason}", highlight=False)
     if num_envs > MOST_PROCESSES:
         console.print(f"AsyncVectorEnv was left out: it would start {num_envs} processes.")
+
+
+def _try_one(env: str) -> None:
+    """Some steps of one environment, so that one that does not work is reported in a sentence before anything is measured."""
+    roll_out(lambda: ParallelEnv(factories_of(find(env), 1, {})[0], backend="serial"), rounds=100)
 
 
 def _contestants(env: str, num_envs: int) -> dict[str, Callable[[], Any]]:

@@ -11,9 +11,11 @@ from rich.live import Live
 from rich.table import Table
 
 from shoal.cli.defence import defend
+from shoal.cli.folders import make_folder
 from shoal.cli.rollouts import Rollout, roll_out
 from shoal.envs.naming import find
 from shoal.vector import ParallelEnv
+from shoal.vector.arguments import check_count
 from shoal.vector.backends import BACKENDS
 from shoal.vector.cpus import usable_cpus
 from shoal.vector.making import factories_of
@@ -42,7 +44,15 @@ def demo(
         root: where the run of the second part leaves everything.
     """
     console = Console()
-    _show_sameness(console, env, num_envs, rounds, seed)
+    check_count("rounds", rounds)
+    if train:
+        check_count("train_steps", train_steps)
+        make_folder(root, "--root")
+    try:
+        _show_sameness(console, env, num_envs, rounds, seed)
+    except BaseException:
+        console.print()  # what is said about it begins below the table
+        raise
     if train:
         defend(console, train_steps, seed, root)
 
@@ -57,7 +67,9 @@ def _show_sameness(console: Console, env: str, num_envs: int, rounds: int, seed:
             done[backend] = roll_out(lambda backend=backend: ParallelEnv(env_fns, backend=backend), rounds, seed)  # type: ignore[misc]
             live.update(_table(done))
     digests = {rollout.digest for rollout in done.values()}
+    reason = roll_out(lambda: ParallelEnv(env_fns), rounds, seed).reason
     console.print()
+    console.print(f'\n[bold]backend="auto"[/bold], the default: {reason}\n', highlight=False)
     if len(digests) == 1:
         console.print(
             f"[green]Identical:[/green] every observation, reward, flag and info of {num_envs * rounds:,} steps has the same "

@@ -18,6 +18,8 @@ def envs(contains: Annotated[str, tyro.conf.Positional] = "") -> None:
     """
     console = Console()
     table = Table("id", "episode limit", "made by", title="Registered environments", title_justify="left")
+    table.columns[0].no_wrap, table.columns[0].overflow = True, "ignore"  # half of an id is of no use
+    table.columns[2].overflow = "ellipsis"
     specs = [
         spec for env_id, spec in gymnasium.registry.items() if contains.lower() in env_id.lower() and spec.entry_point
     ]

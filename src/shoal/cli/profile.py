@@ -10,6 +10,7 @@ import tyro
 from rich.console import Console
 
 from shoal.cli.durations import check_seconds
+from shoal.cli.folders import make_folder
 from shoal.envs.naming import find
 from shoal.vector.deciding import UNDECIDED
 from shoal.vector.errors import ConfigurationError
@@ -43,7 +44,7 @@ def profile(
     check_seconds("seconds", seconds)
     check_seconds("policy_milliseconds", policy_milliseconds, or_none=True)
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
+        make_folder(output, "--output")
     envs = make(find(env), num_envs, backend=backend, num_workers=num_workers, threads_per_worker=threads_per_worker)
     with envs, console.status(f"stepping {num_envs} x {env}"):
         envs.action_space.seed(0)

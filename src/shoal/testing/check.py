@@ -26,12 +26,13 @@ from shoal.testing.findings import Finding, Report, in_order
 from shoal.testing.fresh import Ending, Job, Laboratory, Patience
 from shoal.testing.inspection import Symptom
 from shoal.testing.lone import Difference, Differences
+from shoal.vector.arguments import check_count
 from shoal.vector.backends import BACKENDS, processes_unavailable
 from shoal.vector.engine import Engine
 from shoal.vector.errors import BackendUnavailable, ConfigurationError, ShoalError
 from shoal.vector.making import factories_of
 from shoal.vector.observations import shortened
-from shoal.vector.plan import check_count, make_plan
+from shoal.vector.plan import make_plan
 
 ENDED = ("died", "too-slow", "check-too-slow")
 HASH_SEEDS = (1, 2, 3)  # beside 0; the order of two texts is the same under all of them in one of eight cases

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from gymnasium import spaces
 
 from shoal.testing.script import Log, Script, ScriptedEnv, script_of
+from shoal.vector.arguments import check_count
 from shoal.vector.errors import ConfigurationError
 from shoal.vector.messages import Reset
 from shoal.vector.parallel_env import ParallelEnv
-from shoal.vector.plan import check_count
 from shoal.vector.snapshot import snapshot
 
 WATCHED = (

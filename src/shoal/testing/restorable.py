@@ -12,11 +12,11 @@ import signal
 from dataclasses import dataclass
 from typing import Any
 
+from shoal.vector.arguments import check_count
 from shoal.vector.backends import processes_unavailable
 from shoal.vector.errors import BackendUnavailable, ConfigurationError, ReplayDiverged
 from shoal.vector.making import factories_of
 from shoal.vector.parallel_env import ParallelEnv
-from shoal.vector.plan import check_count
 from shoal.vector.sameness import difference
 from shoal.vector.shortening import REHEARSED_STEPS, Way
 from shoal.vector.supervisor import Supervisor

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from shoal.vector.arguments import check_count
 from shoal.vector.errors import ConfigurationError
-from shoal.vector.plan import check_count, needs_processes
+from shoal.vector.plan import needs_processes
 from shoal.vector.wards import Deadlines
 
 POLICIES = ("restore", "truncate", "raise")

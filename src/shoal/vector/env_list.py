@@ -19,6 +19,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
+from shoal.vector.arguments import autoreset_mode_of
 from shoal.vector.branching import Branching
 from shoal.vector.engine import Engine
 from shoal.vector.errors import InvalidAction, InvalidActionType, ResetNeeded
@@ -80,7 +81,7 @@ class EnvList(Branching):
         self.closed = True
         env_fns = list(env_fns)
         self._arrange_tasks(len(env_fns), groups, group_size, check_groups, tasks)
-        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.autoreset_mode = autoreset_mode_of(autoreset_mode)
         self._start(
             env_fns if turn is None else [TurnFactory(env_fn, turn) for env_fn in env_fns],
             Engine(

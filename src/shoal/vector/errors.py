@@ -10,10 +10,10 @@
     │   ├── Closed                           also gymnasium.error.ClosedEnvironmentError
     │   ├── AlreadyPending                   also gymnasium.error.AlreadyPendingCallError
     │   └── NothingPending                   also gymnasium.error.NoAsyncCallError
-    ├── SpacesDiffer (RuntimeError)          environments that cannot be batched together
+    ├── SpacesDiffer (RuntimeError)          environments that cannot be batched together; also a ValueError
     ├── GroupMismatch (RuntimeError)         members of a group that do not start from the same observation
     ├── EnvError                             an environment raised; also an instance of what it raised
-    │   └── EnvContractError                 an environment returned what its spaces do not allow
+    │   └── EnvContractError (ValueError)    an environment returned what its spaces do not allow
     ├── WaitTimeout (TimeoutError)           a wait ended early; the work goes on, wait again
     └── WorkerError (RuntimeError)
         ├── CannotStart                      no worker process could be started
@@ -88,7 +88,7 @@ class NothingPending(StateError, gymnasium_error.NoAsyncCallError):
         return type(self), (str(self), self.name)
 
 
-class SpacesDiffer(ShoalError, RuntimeError):
+class SpacesDiffer(ShoalError, RuntimeError, ValueError):
     """The environments' spaces do not allow them to be batched together."""
 
 
@@ -140,7 +140,7 @@ class EnvError(ShoalError):
         return as_error, origin
 
 
-class EnvContractError(EnvError):
+class EnvContractError(EnvError, ValueError):
     """An environment returned something that its spaces or Gymnasium's interface do not allow."""
 
 

@@ -16,6 +16,7 @@ What may be asked for, in which state::
 
 from __future__ import annotations
 
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
+from shoal.vector.arguments import seconds_to_wait
+from shoal.vector.caller import warn_caller
 from shoal.vector.engine import Engine, care_of
 from shoal.vector.errors import AlreadyPending, CannotStart, Closed, ConfigurationError, NothingPending, WaitTimeout
 from shoal.vector.failures import raise_failures
@@ -235,9 +238,10 @@ class Face:
     # -- closing -------------------------------------------------------------------------------------------------
 
     def _close_pool(self, timeout: float | None, terminate: bool) -> None:
+        seconds = seconds_to_wait(timeout)
         if self._pending is not None and not self._wait_timed_out:
             gymnasium.logger.warn(f"Calling `close` while waiting for a pending call to `{self._pending}` to complete.")
-        self._pool.close(0.0 if terminate else CLOSE_SECONDS if timeout is None else timeout)
+        self._pool.close(0.0 if terminate else CLOSE_SECONDS if seconds is None else seconds)
         self._finalizer.detach()
 
     # -- what all of it stands on --------------------------------------------------------------------------------
@@ -281,6 +285,7 @@ class Face:
         self._check_open()
         if self._pending != name:
             raise NothingPending(f"Calling `{name}_wait` without any prior call to `{name}_async`.", name)
+        timeout, began = seconds_to_wait(timeout), time.monotonic()
         with self._interrupts:
             try:
                 outcome = self._pool.finish(timeout, on_reply)
@@ -289,6 +294,11 @@ class Face:
                 self._interrupted_by(error)
                 raise
             self._pending = None
+        if timeout is not None and self.plan.backend == "serial" and time.monotonic() - began > timeout:
+            warn_caller(
+                f'timeout={timeout:g} has no effect with backend="serial": environments do their work in this process, while '
+                'they are waited for. Use backend="shm" or "pipes".'
+            )
         return outcome
 
     def _interrupted_by(self, error: BaseException) -> None:

@@ -65,7 +65,7 @@ class Failure:
             seed=seed,
             episode=episode,
             step=step,
-            action=shortened(action) if phase == "step" else None,
+            action=shortened(action) if phase == "step" and not (is_contract and action is None) else None,
             type_name=kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}",
             message=_capped(_text_of(error), MAX_MESSAGE),
             traceback="" if is_contract else _capped("".join(_lines_of(error)), MAX_TRACEBACK),
@@ -170,7 +170,8 @@ def _describe(failure: Failure, where: str) -> str:
     if failure.seed is not None:
         details.append(f"seed {failure.seed}")
     if failure.phase == "step":
-        details += [f"episode {failure.episode}", f"step {failure.step}", f"action {failure.action}"]
+        details += [f"episode {failure.episode}", f"step {failure.step}"]
+        details += [f"action {failure.action}"] if failure.action is not None else []
     elif failure.phase == "reset":
         details.append(f"episode {failure.episode}")
     if details:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from shoal.vector.arguments import seconds_to_wait
 from shoal.vector.errors import AlreadyPending, WaitTimeout
 from shoal.vector.flights import Recording, Wanted
 from shoal.vector.layout import Array
@@ -119,6 +120,7 @@ class FirstReady(Tasked):
         return self._recv(self._flights.wanted_exactly(rows), timeout)
 
     def _recv(self, wanted: Wanted, timeout: float | None) -> Batch:
+        timeout = seconds_to_wait(timeout)
         with self._interrupts:
             self._flights.wait(wanted, timeout)
             self._interrupts.heed()
@@ -129,7 +131,7 @@ class FirstReady(Tasked):
         self._check_not_pending("arecv")
         if self._is_receiving:
             raise AlreadyPending("another `arecv` is waiting; one at a time, or its results would be divided", "recv")
-        wanted = self._flights.wanted(min_envs, max_envs)
+        wanted, timeout = self._flights.wanted(min_envs, max_envs), seconds_to_wait(timeout)
         self._is_receiving = True
         try:
             await self._wait_in_loop(wanted, timeout)

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from shoal.vector.arguments import check_count
 from shoal.vector.errors import ConfigurationError, GroupMismatch
-from shoal.vector.plan import check_count
 from shoal.vector.sameness import difference
 from shoal.vector.tasks import Seeds
 

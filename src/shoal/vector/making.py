@@ -14,12 +14,12 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import AutoresetMode
 
+from shoal.vector.arguments import check_count
 from shoal.vector.batched import MakeRows
 from shoal.vector.batching import ObservationMode
 from shoal.vector.errors import ConfigurationError
 from shoal.vector.messages import EnvFn
 from shoal.vector.parallel_env import ParallelEnv
-from shoal.vector.plan import check_count
 from shoal.vector.tasks import TaskFunction
 
 
@@ -157,7 +157,13 @@ def factories_of(env: Any, num_envs: int | None, keywords: dict[str, Any]) -> tu
         return [RegisteredEnv(spec, keywords)] * (num_envs or 1), spec
     if callable(env):
         return [functools.partial(env, **keywords) if keywords else env] * (num_envs or 1), None
-    if isinstance(env, Sequence):
+    if isinstance(env, Sequence) and not isinstance(env, bytes):
+        for index, one in enumerate(env):
+            if isinstance(one, gymnasium.Env):
+                raise ConfigurationError(
+                    f"item {index} of the list is an environment, {one}: give a callable that makes one, "
+                    "such as lambda: gymnasium.make(...)"
+                )
         if num_envs is not None and num_envs != len(env):
             raise ConfigurationError(f"num_envs={num_envs}, but the list has {len(env)} factories; leave num_envs out")
         return [functools.partial(fn, **keywords) if keywords else fn for fn in env], None

@@ -16,6 +16,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from shoal.vector.actions import ActionWriter, Written
+from shoal.vector.arguments import autoreset_mode_of, check_flag
 from shoal.vector.batching import (
     ObservationMode,
     batch_spaces,
@@ -24,7 +25,7 @@ from shoal.vector.batching import (
 )
 from shoal.vector.deciding import Deciding
 from shoal.vector.engine import Engine
-from shoal.vector.errors import ConfigurationError, ResetNeeded
+from shoal.vector.errors import ConfigurationError, ResetNeeded, StateError
 from shoal.vector.first_ready import Batch
 from shoal.vector.half_way import HalfWay, half_way_of
 from shoal.vector.halves import halves_of
@@ -130,6 +131,8 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
     ) -> None:
         self.closed = True  # until there is something to close
         check_observation_mode(observation_mode)
+        for name, value in {"copy": copy, "debug_leases": debug_leases, "isolate_rng": isolate_rng}.items():
+            check_flag(name, value)
         if worker is not None:
             raise ConfigurationError(
                 "a custom worker function is not supported: what steps environments is the same on every backend. "
@@ -142,7 +145,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
             num_workers = min(num_workers or max_concurrency, max_concurrency)
         env_fns = list(env_fns)
         self._arrange_tasks(len(env_fns), groups, group_size, check_groups, tasks)
-        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.autoreset_mode = autoreset_mode_of(autoreset_mode)
         self._ends_for_good = self.autoreset_mode is AutoresetMode.DISABLED
         """Whether an environment whose episode has ended waits for a reset."""
         self.copy = copy
@@ -438,7 +441,14 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         self._half_ways = []
 
     def __enter__(self) -> ParallelEnv:
+        self._check_open()
         return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise StateError(
+            "running environments cannot be copied or pickled. What to do: make them again where they are needed; "
+            "state_dict() and load_state_dict() bring these to where others are, and fork() copies one of them"
+        )
 
     def __exit__(self, *_: object) -> None:
         self._wait_timed_out = True  # leaving the block, perhaps by an exception, is no mistake to warn about

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium.vector.utils import batch_space
 
+from shoal.vector.arguments import check_count
 from shoal.vector.errors import Closed, ConfigurationError, NothingPending, WaitTimeout, WorkerError
 from shoal.vector.messages import rows_of_part
-from shoal.vector.plan import check_count
 from shoal.vector.tasks import Options, Seeds
 
 if TYPE_CHECKING:

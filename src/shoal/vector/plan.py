@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 import threading
 import warnings
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shoal.vector.arguments import check_choice, check_count
 from shoal.vector.backends import (
     BACKENDS,
     PROCESS_BACKENDS,
@@ -46,9 +46,9 @@ class Plan:
 def make_plan(num_envs: int, engine: Engine) -> Plan:
     """Check what was asked for and fill in what was not."""
     backend, num_workers, start_method = engine.backend, engine.num_workers, engine.start_method
-    _one_of("backend", backend, ("auto", *BACKENDS))
+    check_choice("backend", backend, ("auto", *BACKENDS))
     if start_method is not None:
-        _one_of("start_method", start_method, START_METHODS)
+        check_choice("start_method", start_method, START_METHODS)
     if num_workers is not None:
         check_count("num_workers", num_workers)
     if engine.threads_per_worker is not None:
@@ -119,20 +119,6 @@ def _local(env_ids: Sequence[int], num_envs: int) -> tuple[int, ...]:
                 f"in_process names environments from 0 to {num_envs - 1} that stay in this process, got {env_id!r}"
             )
     return tuple(sorted({int(env_id) for env_id in env_ids}))
-
-
-def check_count(name: str, value: object) -> None:
-    """Refuse what is not a number of things."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ConfigurationError(f"{name} must be a whole number of at least 1, got {value!r}")
-
-
-def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value in allowed:
-        return
-    near = difflib.get_close_matches(str(value), allowed, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ConfigurationError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}.{hint}")
 
 
 def needs_processes(backend: str) -> bool:

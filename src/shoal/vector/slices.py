@@ -115,10 +115,12 @@ class LoopSlice(Crowd):
             self._await_coroutines()
 
     def _check_is_new(self, env: Any) -> None:
+        core = _core_of(env)
         for place, other in enumerate(self.envs):
-            if env is other:
+            if core is _core_of(other):
                 raise ContractViolation(
-                    f"its factory returned the same object as that of environment {self.rows[place]}: "
+                    f"its factory returned the same object as that of environment {self.rows[place]}"
+                    f"{'' if env is other else ', in another wrapper'}: "
                     "a factory must make a new environment each time it is called"
                 )
 
@@ -485,7 +487,7 @@ class LoopSlice(Crowd):
     def _close_all(self, rows: Rows, envs: list[Any]) -> None:
         if self._lanes is not None:
             self._lanes.wakes_all = True  # nobody is to wait for one that is stuck
-        for _, error in self._call_all(rows, lambda number: envs[number].close()):
+        for _, error in self._call_all(rows, lambda number: _close(envs[number])):
             if error is not None:
                 logger.warning("an environment raised in close()", exc_info=error)
 
@@ -500,3 +502,15 @@ class LoopSlice(Crowd):
             step=self.rounds + self.steps[place],
             action=action,
         )
+
+
+def _core_of(env: Any) -> Any:
+    """The environment inside all wrappers."""
+    core = getattr(env, "unwrapped", None)
+    return env if core is None else core
+
+
+def _close(env: Any) -> None:
+    close = getattr(env, "close", None)  # what a factory returned may be no environment
+    if close is not None:
+        close()

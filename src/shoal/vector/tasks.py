@@ -92,7 +92,11 @@ def seeds_of(seed: Seeds, rows: Sequence[int], num_envs: int, group_size: int = 
     """One seed for each of ``rows``: ``seed`` plus the index of the environment or its group, or its own element."""
     if seed is None:
         return [None] * len(rows)
+    if isinstance(seed, np.ndarray) and not seed.ndim:
+        seed = seed.item()
     if isinstance(seed, int | np.integer) and not isinstance(seed, bool):
+        if seed < 0:
+            raise ConfigurationError(f"seed must not be negative, got {seed}")
         return [int(seed) + row // group_size for row in rows]
     if isinstance(seed, str | bytes) or not isinstance(seed, Sequence | np.ndarray):
         raise ConfigurationError(f"seed must be a whole number, a sequence of them, or None, got {seed!r}")
@@ -106,6 +110,8 @@ def seeds_of(seed: Seeds, rows: Sequence[int], num_envs: int, group_size: int = 
     for index, one in enumerate(seeds):
         if one is not None and (isinstance(one, bool) or not isinstance(one, int | np.integer)):
             raise ConfigurationError(f"seed[{index}] must be a whole number or None, got {one!r}")
+        if one is not None and one < 0:
+            raise ConfigurationError(f"seed[{index}] must not be negative, got {one}")
     return [None if one is None else int(one) for one in seeds]
 
 

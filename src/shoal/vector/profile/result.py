@@ -18,6 +18,8 @@ from shoal.vector.wording import duration
 PERCENTILES = (50, 90, 99)
 SLOW = 2.0
 """An environment whose median step is so many times longer than that of the others is a straggler."""
+SHORT_SECONDS = 25e-6
+"""More than by so much: whoever is first in a worker finds its caches cold."""
 MOST_NAMED = 5
 BAR = 30
 
@@ -152,5 +154,5 @@ def _stragglers(envs: Sequence[EnvTimes]) -> tuple[int, ...]:
     if len(envs) < 3:
         return ()
     medians = np.array([each.percentiles[50] for each in envs])
-    slow = medians > SLOW * np.median(medians)
+    slow = medians > SLOW * np.median(medians) + SHORT_SECONDS
     return tuple(each.env_index for each, is_slow in zip(envs, slow, strict=True) if is_slow)

@@ -1,0 +1,52 @@
+"""What callers pass, checked before anything is done with it, and refused in a sentence."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Collection
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from shoal.vector.errors import ConfigurationError
+
+
+def check_count(name: str, value: object) -> None:
+    """Refuse what is not a number of things."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ConfigurationError(f"{name} must be a whole number of at least 1, got {value!r}")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Refuse what is neither yes nor no."""
+    if not isinstance(value, bool | np.bool_):
+        raise ConfigurationError(f"{name} must be True or False, got {value!r}")
+
+
+def check_choice(name: str, value: object, allowed: Collection[str]) -> None:
+    """Refuse what is none of these, and suggest the nearest."""
+    if value in allowed:
+        return
+    near = difflib.get_close_matches(str(value), allowed, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ConfigurationError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}.{hint}")
+
+
+def autoreset_mode_of(value: object) -> AutoresetMode:
+    """Gymnasium's mode, from itself or its value."""
+    if isinstance(value, AutoresetMode):
+        return value
+    check_choice("autoreset_mode", value, [mode.value for mode in AutoresetMode])
+    return AutoresetMode(value)
+
+
+def seconds_to_wait(timeout: object) -> float | None:
+    """The number of seconds; ``None`` without limit. Refused before anything is waited for, so that nothing is lost."""
+    if timeout is None:
+        return None
+    is_number = isinstance(timeout, int | float | np.integer | np.floating) and not isinstance(timeout, bool)
+    if not is_number or not timeout >= 0:  # type: ignore[operator]
+        raise ConfigurationError(f"timeout must be a number of seconds, at least 0, or None, got {timeout!r}")
+    seconds = float(timeout)  # type: ignore[arg-type]
+    return None if math.isinf(seconds) else seconds
