@@ -155,6 +155,28 @@ def test_a_branch_does_what_its_origin_does(backend: str) -> None:
         assert before[0].shape == apart[0][0].shape
 
 
+def task_of(env_index: int, episode: int) -> shoal.Task:
+    return shoal.Task(seed=100 * env_index + episode, id=(env_index, episode))
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP], ids=lambda mode: mode.value)
+def test_a_branch_has_had_the_tasks_of_its_origin_and_gets_its_own(process_backend: str, mode: AutoresetMode) -> None:
+    results = {}
+    for backend in ("serial", process_backend):
+        with made(backend, autoreset_mode=mode, tasks=task_of) as envs:
+            envs.reset(seed=5)
+            go_on(envs, 30)
+            envs.fork(0, [1, 3])
+            results[backend] = go_on(envs, 5)
+            envs.fork(1, [2])  # which has become a branch itself
+            results[backend] += go_on(envs, 10)
+            if backend != "serial":
+                for pid in envs.worker_pids:
+                    os.kill(pid, signal.SIGKILL)
+            results[backend] += go_on(envs, 30)
+    assert not difference(results["serial"], results[process_backend])
+
+
 def test_a_branch_is_restored_when_its_worker_dies(process_backend: str) -> None:
     with made(process_backend) as envs:
         envs.reset(seed=3)

@@ -192,7 +192,11 @@ class Runner:
         for row, start in replay.starts.items():
             if start.past is not None:
                 self._follow(row, start.past, captured)
-                differing.update(self._play(start.past.replay, captured))
+                before, self.slice.stands_for = self.slice.stands_for, {row: start.past.row}
+                try:
+                    differing.update(self._play(start.past.replay, captured))
+                finally:
+                    self.slice.stands_for = before
             if start.lost is not None:
                 self.slice.interrupt(row, start)
         for number, redo in enumerate(replay.redo):

@@ -69,6 +69,8 @@ class LoopSlice(Crowd):
         """Of the command that is being carried out."""
         self.clock: Clock | None = None
         """Runs while environments are at work, when somebody wants to know."""
+        self.stands_for: dict[int, int] = {}
+        """Environments that are doing again what others did, with the tasks that these were given."""
         self.due: MutableSet[int] = set()
         """NEXT_STEP: environments whose next step is a reset."""
         self.unwritten: list[Any] | None = None
@@ -344,7 +346,7 @@ class LoopSlice(Crowd):
             self._episodes[place] += 1
             self.steps[place] = -self.rounds
             if self._task_source is not None and keywords.get("options") is None:
-                task = tasks[row] = self._task_source.task_for(row, self._episodes[place])
+                task = tasks[row] = self._task_source.task_for(self.stands_for.get(row, row), self._episodes[place])
                 seed = keywords.get("seed")
                 keywords = {"seed": task.seed if seed is None else seed, "options": snapshot(task.options)}
             if keywords.get("seed") is not None:
