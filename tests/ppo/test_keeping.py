@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import resource
@@ -21,6 +22,7 @@ from gymnasium import spaces
 
 from shoal.cli.main import main
 from shoal.runs import CheckpointNotSaved, Checkpoints, read_metrics
+from shoal.runs.checkpoint_files import Contents, write_contents
 from tests.ppo.envs import Aim
 
 TRAIN = [
@@ -101,6 +103,28 @@ def test_a_result_that_has_no_place_in_its_folder_is_saved_elsewhere(
     assert "return" in capsys.readouterr().out
 
 
+def test_a_disk_that_stays_full_is_explained_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    attempts: list[Path] = []
+
+    def is_full_but_for_the_third(path: Path, contents: Contents) -> None:
+        attempts.append(path)
+        if len(attempts) in (1, 2, 4):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_contents(path, contents)
+
+    monkeypatch.setattr("shoal.runs.checkpoints.write_contents", is_full_but_for_the_third)
+    assert main([*TRAIN, "--env", f"{HERE}:Aim", "--total-steps", "190", "--checkpoint-every", "1"]) == 0
+    assert len(attempts) == 5
+    lines = capsys.readouterr().out.splitlines()
+    begins = [number for number, line in enumerate(lines) if line.startswith("training goes on, but: ")]
+    assert [lines[number].endswith("to run/checkpoints: No space left on device.") for number in begins] == [True] * 3
+    explained = [lines[number + 1].startswith("  Former checkpoints are intact: ") for number in begins]
+    assert explained == [True, False, True], "anew, once there was room in between"
+    assert sum(line.endswith("MB), or lower --keep-checkpoints; the next save will try again.") for line in lines) == 2
+
+
 def test_a_result_that_cannot_be_saved_anywhere_is_not_called_done(tmp_path: Path) -> None:
     """With a real limit, which is as a full disk is for all files but small ones."""
     outcome = subprocess.run(
@@ -123,6 +147,34 @@ def test_an_environment_that_cannot_be_made_leaves_no_folder(capsys: pytest.Capt
     assert "CartPole" in capsys.readouterr().err
     assert not Path("run").exists()
     assert main([*TRAIN, "--env", "CartPole-v1", "--total-steps", "40"]) == 0
+
+
+class Unusable(Aim):
+    """Can be made, and no more."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        raise RuntimeError("it cannot be used")
+
+
+@pytest.mark.parametrize("where", ["new", "empty", "notes", "runs"])
+def test_a_run_that_ends_before_its_first_update_leaves_nothing(where: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = TRAIN[: TRAIN.index("--checkpoint-dir")] if where == "runs" else TRAIN
+    if where in ("empty", "notes"):
+        Path("run").mkdir()
+    if where == "notes":
+        Path("run", "notes.txt").touch()
+    for _ in range(2 if where in ("new", "empty", "runs") else 1):
+        assert main([*arguments, "--env", f"{HERE}:Unusable", "--total-steps", "40"]) == 1
+        assert "it cannot be used" in capsys.readouterr().err
+    left = {str(path) for path in [*Path().glob("run*"), *Path().glob("run*/*")]}
+    notes = {"run", "run/notes.txt", "run/config.yaml", "run/versions.json", "run/.lock"}
+    assert left == {"new": set(), "empty": {"run"}, "notes": notes, "runs": {"runs"}}[where]
+
+
+def test_a_run_that_ends_after_its_first_update_stays() -> None:
+    arguments = ["--env", f"{HERE}:Fragile", "--env-kwargs", "breaks_after", "30", "--total-steps", "1000"]
+    assert main([*TRAIN, *arguments]) == 1
+    assert Checkpoints("run").steps == (40,)
 
 
 def test_a_run_that_was_given_more_to_do_remembers_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,11 +236,53 @@ def test_what_was_learned_before_an_environment_raised_is_kept(capsys: pytest.Ca
     assert Checkpoints("run").load("last").step > kept.step
 
 
-def test_weights_that_are_no_numbers_are_not_kept() -> None:
+def test_weights_that_are_no_numbers_are_not_kept(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--env", f"{HERE}:Aim", "--total-steps", "100000", "--learning-rate", "1e30"]
     with np.errstate(all="ignore"):
         assert main([*TRAIN, *arguments]) == 1
     assert not list(Path("run").glob("checkpoints/*"))
+    said = capsys.readouterr().err
+    assert "training has diverged after step " in said
+    assert "learning_rate too high. Nothing was saved yet: that would have been after 50 updates\n" in said
+
+
+class Spoiled(Aim):
+    """The second one that is made gives a reward that is no number, in step 50."""
+
+    _made = 0
+
+    def __init__(self) -> None:
+        Spoiled._made += 1
+        self._left = 50 if Spoiled._made == 2 else -1
+
+    def step(self, action: Any) -> Any:
+        self._left -= 1
+        observation, reward, *rest = super().step(action)
+        return observation, np.nan if self._left == 0 else reward, *rest
+
+
+def test_what_was_saved_before_a_reward_that_is_no_number_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Spoiled, "_made", 0)
+    arguments = ["--env", f"{HERE}:Spoiled", "--total-steps", "1000", "--checkpoint-every", "1"]
+    assert main([*TRAIN, *arguments]) == 1
+    said = capsys.readouterr().err
+    saved = Checkpoints("run").steps[-1]
+    assert f"environment 1 ({HERE}:Spoiled) gave a reward that is not a finite number, at step 100, from which" in said
+    assert f"The last checkpoint, in run/checkpoints, is of step {saved}\n" in said
+    assert 0 < saved < 100
+
+
+def test_what_was_saved_may_be_unreadable(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Checkpoints, "steps", property(refuse))
+    arguments = ["--env", f"{HERE}:Aim", "--total-steps", "100000", "--learning-rate", "1e30"]
+    with np.errstate(all="ignore"):
+        assert main([*TRAIN, *arguments]) == 1
+    assert "What was saved in run/checkpoints cannot be read: Input/output error\n" in capsys.readouterr().err
 
 
 def test_an_evaluation_that_fails_does_not_end_training(capsys: pytest.CaptureFixture[str]) -> None:

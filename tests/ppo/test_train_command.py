@@ -117,8 +117,11 @@ def test_a_verb_that_does_not_exist_is_met_with_those_that_do(verb: str, hint: s
         (["--config", "null.yaml", "--env-kwargs", "a", "1"], "env_kwargs must hold 'name: value' pairs, got None"),
         (["--config", "number.yaml"], "there is no setting 1. There are activation, "),
         (["--config", "date.yaml"], "date.yaml is no YAML: month must be in 1..12"),
+        (["--env-kwargs", "a", "{b: 1, b: 2}"], "is no YAML: line 1: 'b' stands there twice: remove one of them"),
+        (["--total-steps", "1.5e0"], "total_steps: input should be a valid integer, unable to parse"),
+        (["--total-steps", "1e999"], "total_steps: input should be a valid integer, unable to parse"),
         (["--config", "latin.yaml"], "latin.yaml is no YAML: 'utf-8' codec can't decode"),
-        (["--env-kwargs", "a", "[1"], "--env-kwargs a: '[1' is no YAML: expected ',' or ']', but got '<stream end>'"),
+        (["--env-kwargs", "a", "[1"], "--env-kwargs a: '[1' is no YAML: line 1: expected ',' or ']', but got '<stream end>'"),
         (["--env-kwargs", "a", "2026-13-01"], "--env-kwargs a: '2026-13-01' is no YAML: month must be in 1..12"),
         (["--seed", "99999999999999999999999"], "seed: input should be less than 2147483648 (got 99999999999999999999999)"),
         (["--seed", "2147483648"], "seed: input should be less than 2147483648 (got 2147483648)"),
@@ -135,6 +138,48 @@ def test_ordinary_mistakes_are_met_with_one_sentence(arguments: list[str], messa
     said = complaint(capsys, *arguments)
     assert message in said
     assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("seed: 1\nenv: [a\n", "mine.yaml is no YAML: line 3: expected ',' or ']', but got '<stream end>'"),
+        ("env: a\a\n", "mine.yaml is no YAML: unacceptable character #x0007: special characters are not allowed in "),
+        ("gamma: 0.9\nseed: 1\ngamma: 0.8\n", "mine.yaml is no YAML: line 3: 'gamma' stands there twice: remove one of them"),
+        ("env_kwargs:\n  a: 1\n  a: 1\n", "mine.yaml is no YAML: line 3: 'a' stands there twice: remove one of them"),
+        ("checkpoint_dir: foo\n", ("mine.yaml has checkpoint_dir, which is no setting of a file: it is given on the command "
+         "line only, as --checkpoint-dir")),
+        ("dry-run: true\n", ("mine.yaml has dry-run, which is no setting of a file: it is given on the command line only, as "
+         "--dry-run")),
+        ("n_envs: true\n", "n_envs: input should be a number, and not true or false (got True)"),
+        ("n_envs: 2\nlearning_rate: off\n", "learning_rate: input should be a number, and not true or false (got False)"),
+        ("hidden_sizes: [8, true]\n", "hidden_sizes: input should be a number, and not true or false (got [8, True])"),
+        ("total_steps: 1.5e0\n", ("total_steps: input should be a valid integer, unable to parse string as an integer (got "
+         "'1.5e0')")),
+    ],
+    ids=lambda value: value.partition(":")[0] if ":" in value else "",
+)  # fmt: skip
+def test_mistakes_in_a_file_are_met_with_one_sentence(text: str, message: str, capsys: Capture) -> None:
+    Path("mine.yaml").write_text(text)
+    assert complaint(capsys, "--config", "mine.yaml").startswith(message)
+
+
+def test_whole_numbers_can_be_written_as_people_write_large_ones(capsys: Capture) -> None:
+    flags = ["--total-steps", "1e6", "--seed", "1e3", "--n-envs", "2e1", "--num-workers", "2e0"]
+    said = settings(capsys, *flags)
+    assert [said[name] for name in ("total_steps", "seed", "n_envs", "num_workers")] == [1_000_000, 1000, 20, 2]
+    Path("mine.yaml").write_text("total_steps: 1e3\nseed: 2e+1\nn_envs: 1e1\nhidden_sizes: [1e1, 8]\n")
+    said = settings(capsys, "--config", "mine.yaml")
+    assert [said[name] for name in ("total_steps", "seed", "n_envs", "hidden_sizes")] == [1000, 20, 10, [10, 8]]
+
+
+def test_a_file_may_refer_to_what_it_has_said_before(capsys: Capture) -> None:
+    Path("mine.yaml").write_text(
+        "env_kwargs: {one: &one {a: 1, b: 2}, two: &two {<<: *one, a: 3}, three: {<<: *two}}\n"
+    )
+    assert settings(capsys, "--config", "mine.yaml")["env_kwargs"] == {
+        "one": {"a": 1, "b": 2}, "two": {"a": 3, "b": 2}, "three": {"a": 3, "b": 2},
+    }  # fmt: skip
 
 
 def test_the_largest_seed_trains_and_evaluates(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

@@ -88,6 +88,19 @@ def test_a_failed_save_tidies_up_and_the_next_one_succeeds(tmp_path: Path) -> No
     assert checkpoints.steps == (1, 3)
 
 
+@pytest.mark.parametrize(
+    ("settings", "advice"),
+    [
+        ({"keep_last": 2, "keep_last_is_called": "--keep"}, "needs 0.0 MB), or lower --keep; the next save"),
+        ({"keep_last": 1}, "needs 0.0 MB); the next save"),
+    ],
+)
+def test_a_full_disk_is_helped_by_keeping_fewer(tmp_path: Path, settings: dict[str, Any], advice: str) -> None:
+    with FailingDisk(4).installed(), pytest.raises(CheckpointNotSaved) as told:
+        save(Checkpoints(tmp_path, **settings), 1)
+    assert advice in str(told.value)
+
+
 def test_a_full_disk_says_what_is_needed_and_what_is_left(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     with FailingDisk(4).installed(), pytest.raises(CheckpointNotSaved) as first:

@@ -298,3 +298,18 @@ def test_a_setting_that_is_decided_later_takes_its_place(tmp_path: Path, monkeyp
     ):
         folder.note_setting("b", False)
     assert folder.read_config()["b"] is True
+
+
+def test_a_run_that_is_withdrawn_takes_along_only_what_it_made(tmp_path: Path) -> None:
+    create(tmp_path / "runs").withdraw()
+    assert list((tmp_path / "runs").iterdir()) == []
+    RunFolder.create_at(tmp_path / "runs", {}).withdraw()
+    assert list((tmp_path / "runs").iterdir()) == []
+    used = RunFolder.create_at(tmp_path / "used", {})
+    used.metrics_path.touch()
+    used.withdraw()
+    assert {path.name for path in used.path.iterdir()} == {"config.yaml", "versions.json", "metrics.jsonl"}
+    refused = RunFolder.create_at(tmp_path / "refused", {})
+    with FailingDisk(1).installed():
+        refused.withdraw()
+    assert refused.path.is_dir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 import os
 import sys
@@ -16,9 +17,11 @@ import yaml
 from rich.console import Console
 
 from shoal.envs.naming import find
-from shoal.ppo.config import SEEDS, PPOConfig, choices_of, read_config
+from shoal.ppo.config import SEEDS, PPOConfig, choices_of
+from shoal.ppo.config_file import load_yaml, read_config, read_saved_config, what_is_wrong
 from shoal.ppo.display import LEVELS
 from shoal.ppo.needs import check_that_training_is_installed
+from shoal.ppo.plain_warnings import plain_warnings
 from shoal.ppo.presets import preset_of
 from shoal.runs import Checkpoint, CheckpointDamaged, Checkpoints, RunFolder
 from shoal.runs.checkpoint_list import step_in
@@ -29,6 +32,19 @@ from shoal.vector.nearest import did_you_mean
 LEFT_TO_SHOAL = (("n_envs", "auto"), ("torch_threads", None))
 """Whoever says this wants what was decided when the run began."""
 WHICH = ("last", "best")
+
+
+_WholeNumber = Annotated[
+    str,
+    tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=operator.itemgetter(0),
+        is_instance=lambda value: isinstance(value, str),
+        str_from_instance=lambda word: [word],
+    ),
+]
+"""As a word: the config knows that 1e6 is one, and says what is wrong with one that is none."""
 
 
 def _one_of(choices: Iterable[str]) -> str:
@@ -51,6 +67,8 @@ def _flag(field: Any) -> Any:
 
 def _spoken(type_: Any) -> Any:
     """Which type the command line reads."""
+    if type_ is int:
+        return _WholeNumber
     if bool in (type_, *get_args(type_)):
         return bool  # which becomes two flags, --this and --no-this
     if get_origin(type_) is Literal:
@@ -102,7 +120,8 @@ def train(
                 f"{', '.join(refused)} cannot be given together with --resume: "
                 "a run goes on with its own settings, in its own folder"
             )
-        return _go_on(RunFolder.open(resume), settings, dry_run, shown)
+        with plain_warnings():
+            return _go_on(RunFolder.open(resume), settings, dry_run, shown)
     from shoal.ppo.run import train as begin
     from shoal.ppo.trainer import resolved
 
@@ -111,7 +130,8 @@ def train(
         find(chosen.env)  # says so, if there is none of that name
         _print_as_file(resolved(chosen))
     else:
-        begin(chosen, checkpoint_dir=checkpoint_dir, **shown)
+        with plain_warnings():
+            begin(chosen, checkpoint_dir=checkpoint_dir, **shown)
     return 0
 
 
@@ -119,7 +139,7 @@ def _go_on(run: RunFolder, given: Mapping[str, Any], dry_run: bool, shown: dict[
     from shoal.ppo.run import check_that_they_can_be_changed
     from shoal.ppo.run import resume as go_on
 
-    before = PPOConfig.of(read_config(run.path / CONFIG))
+    before = PPOConfig.of(read_saved_config(run))
     changes = changes_of(before, given)
     if not dry_run:
         go_on(run.path, **shown, **changes)
@@ -148,7 +168,7 @@ def _print_as_file(config: PPOConfig) -> None:
 
 def settings_of(given: Mapping[str, Any], config: Path | None, env_kwargs: Mapping[str, str] | None) -> PPOConfig:
     """The settings that follow from flags, a file and a preset."""
-    said = {**({} if config is None else read_config(config)), **given}
+    said = {**({} if config is None else _settings_in(config)), **given}
     env = said.setdefault("env", PPOConfig.model_fields["env"].default)
     preset = preset_of(env) if isinstance(env, str) else {}
     values = {**preset, **said}
@@ -163,6 +183,18 @@ def settings_of(given: Mapping[str, Any], config: Path | None, env_kwargs: Mappi
     return PPOConfig.of(values)
 
 
+def _settings_in(file: Path) -> dict[str, Any]:
+    values = read_config(file)
+    flags = inspect.signature(train).parameters.keys() - PPOConfig.model_fields.keys() - {"settings"}
+    for name in values:
+        if str(name).replace("-", "_") in flags:
+            flag = f"--{str(name).replace('_', '-')}"
+            raise ConfigurationError(
+                f"{file} has {name}, which is no setting of a file: it is given on the command line only, as {flag}"
+            )
+    return values
+
+
 def _merged(keywords: list[Any]) -> dict[str, Any]:
     """What comes later wins, key by key."""
     merged: dict[str, Any] = {}
@@ -175,10 +207,9 @@ def _merged(keywords: list[Any]) -> dict[str, Any]:
 
 def _read_value(name: str, text: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return load_yaml(text)
     except (yaml.YAMLError, ValueError) as error:  # the second for a date that is none
-        problem = getattr(error, "problem", None) or error
-        raise ConfigurationError(f"--env-kwargs {name}: {text!r} is no YAML: {problem}") from None
+        raise ConfigurationError(f"--env-kwargs {name}: {text!r} is no YAML: {what_is_wrong(error)}") from None
 
 
 def _check_word(name: str, word: str, allowed: tuple[str, ...]) -> None:
@@ -210,10 +241,6 @@ def evaluate(
         record_video: film the first of these episodes, into the run's folder.
     """
     check_that_training_is_installed()
-    from shoal.ppo.saving import load_network
-    from shoal.ppo.trainer import PPOTrainer
-    from shoal.ppo.video import check_that_it_can_be_filmed
-
     if episodes < 1:
         raise ConfigurationError(f"episodes must be at least 1, got {episodes}")
     if not 0 <= seed < SEEDS:
@@ -223,9 +250,21 @@ def evaluate(
         _check_word("--checkpoint", checkpoint, WHICH)
         if named is not None:
             raise ConfigurationError(f"{path} is a checkpoint itself: leave out --checkpoint {checkpoint}")
-    tensors, state, step = _load(Checkpoints(run.path), named or checkpoint)
+    with plain_warnings():
+        _evaluate(run, named or checkpoint, episodes, seed, device, record_video)
+    return 0
+
+
+def _evaluate(
+    run: RunFolder, which: str | Path | None, episodes: int, seed: int, device: str, record_video: bool
+) -> None:
+    from shoal.ppo.saving import load_network
+    from shoal.ppo.trainer import PPOTrainer
+    from shoal.ppo.video import check_that_it_can_be_filmed
+
+    tensors, state, step = _load(Checkpoints(run.path), which)
     here = {"n_envs": 1, "backend": "serial", "device": device}
-    settings = PPOConfig.of({**read_config(run.path / CONFIG), **here})
+    settings = PPOConfig.of({**read_saved_config(run), **here})
     if record_video:
         check_that_it_can_be_filmed(settings)
     # For whoever reads it from a pipe, a result is one line.
@@ -238,7 +277,6 @@ def evaluate(
             film = run.path / "videos" / f"step-{step}.mp4"
             trainer.record(film, seed)
             console.print(f"filmed the first of them: {film}")
-    return 0
 
 
 def _run_of(path: Path) -> tuple[RunFolder, Path | None]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from shoal.runs.durable import reason_of
 from shoal.vector.errors import ConfigurationError
 from shoal.vector.nearest import did_you_mean
 
@@ -102,6 +100,15 @@ class PPOConfig(BaseModel):
     keep_checkpoints: int = Field(default=3, ge=1)
     """How many of the last ones are kept, beside the best."""
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_of_its_kind(cls, value: Any, info: ValidationInfo) -> Any:
+        """For pydantic, ``true`` is the number 1; and for YAML, 1e6 is a word."""
+        parts = _parts_of(cls.model_fields[info.field_name or ""].annotation)
+        if isinstance(value, list | tuple):
+            return [_number(one, parts) for one in value]
+        return _number(value, parts)
+
     @model_validator(mode="after")
     def _fits_together(self) -> PPOConfig:
         if isinstance(self.n_envs, int) and self.n_envs < 1:
@@ -134,23 +141,15 @@ class PPOConfig(BaseModel):
         return type(self).of({**self.model_dump(), **values})
 
 
-def read_config(path: Path) -> dict[str, Any]:
-    """The settings in a YAML file, as they stand there."""
-    import yaml
-
+def whole_number(text: str) -> int:
+    """Also of 1e6, as people write a million. Raises ``ValueError`` if it is none."""
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigurationError(f"there is no file {path}") from None
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {reason_of(error)}") from None
-    except (yaml.YAMLError, ValueError) as error:  # the second for a date that is none, and for what is no text
-        raise ConfigurationError(f"{path} is no YAML: {error}") from None
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
-        raise ConfigurationError(f"{path} must hold settings, one 'name: value' in each line, got {values!r}")
-    return values
+        return int(text)
+    except ValueError:
+        number = float(text)
+        if not number.is_integer():
+            raise ValueError(f"not a whole number: {text}") from None
+        return int(number)
 
 
 def choices_of(annotation: Any) -> tuple[str, ...]:
@@ -158,6 +157,22 @@ def choices_of(annotation: Any) -> tuple[str, ...]:
     if get_origin(annotation) is Literal:
         return get_args(annotation)
     return tuple(choice for part in get_args(annotation) for choice in choices_of(part))
+
+
+def _parts_of(annotation: Any) -> tuple[Any, ...]:
+    """The types that a value may be of."""
+    return (annotation, *(part for one in get_args(annotation) for part in _parts_of(one)))
+
+
+def _number(value: Any, parts: tuple[Any, ...]) -> Any:
+    if isinstance(value, bool) and bool not in parts and (int in parts or float in parts):
+        raise ValueError("input should be a number, and not true or false")
+    if isinstance(value, str) and int in parts:
+        try:
+            return whole_number(value)
+        except ValueError:
+            return value  # and pydantic says what it should be
+    return value
 
 
 def _hint(problem: Any) -> str:

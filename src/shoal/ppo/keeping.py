@@ -18,6 +18,7 @@ from shoal.ppo.rollout import REMEMBERED_EPISODES
 from shoal.ppo.saving import state_of, tensors_of
 from shoal.ppo.trainer import PPOTrainer
 from shoal.runs import CheckpointNotSaved, Checkpoints, RunFolder
+from shoal.runs.durable import reason_of
 from shoal.vector.errors import ShoalError
 
 
@@ -26,7 +27,10 @@ class Keeper:
 
     def __init__(self, trainer: PPOTrainer, folder: RunFolder, say: Callable[[str], None]) -> None:
         self._trainer, self._folder, self._say = trainer, folder, say
-        self._checkpoints = Checkpoints(folder.path, keep_last=trainer.config.keep_checkpoints)
+        self._checkpoints = Checkpoints(
+            folder.path, keep_last=trainer.config.keep_checkpoints, keep_last_is_called="--keep-checkpoints"
+        )
+        self._has_complained = False
         self._saved_updates: int | None = None
         best = self._checkpoints.best_score if trainer.config.eval_every is not None else None
         self._best_evaluation = -float("inf") if best is None else best  # a run that is resumed has a record already
@@ -53,7 +57,7 @@ class Keeper:
         try:
             self._save(self._checkpoints, self._mean_return())
         except CheckpointNotSaved as error:
-            self._say(f"the last state could not be saved where it belongs: {error}")
+            self._say(f"the last state could not be saved where it belongs: {self._complaint(error)}")
             return self._save_elsewhere(error)
         return self._folder.path
 
@@ -64,6 +68,16 @@ class Keeper:
             return
         if self._saved_updates != self._trainer.updates:
             self._try_to_save(None, f"{type(error).__name__} ended the training in the middle of a rollout")
+
+    def what_is_saved(self) -> str:
+        """A sentence on what there is to go back to."""
+        try:
+            steps = self._checkpoints.steps
+        except OSError as error:
+            return f"What was saved in {self._checkpoints.path} cannot be read: {reason_of(error)}"
+        if not steps:
+            return f"Nothing was saved yet: that would have been after {self._trainer.config.checkpoint_every} updates"
+        return f"The last checkpoint, in {self._checkpoints.path}, is of step {steps[-1]:,}"
 
     def _mean_return(self) -> float | None:
         report, config = self._trainer.last_report, self._trainer.config
@@ -77,12 +91,17 @@ class Keeper:
         try:
             self._save(self._checkpoints, score, lost)
         except CheckpointNotSaved as error:
-            self._say(f"training goes on, but: {error}")
+            self._say(f"training goes on, but: {self._complaint(error)}")
+
+    def _complaint(self, error: CheckpointNotSaved) -> str:
+        """The first time with what to do: a disk may stay full for hundreds of checkpoints."""
+        is_first, self._has_complained = not self._has_complained, True
+        return str(error) if is_first else str(error).partition("\n")[0]
 
     def _save(self, checkpoints: Checkpoints, score: float | None, lost: str | None = None) -> None:
         trainer = self._trainer
         checkpoints.save(trainer.steps, tensors_of(trainer), state_of(trainer, lost), score)
-        self._saved_updates = trainer.updates
+        self._saved_updates, self._has_complained = trainer.updates, False
 
     def _save_elsewhere(self, problem: CheckpointNotSaved) -> Path:
         """Training may have taken days. Where there is room for it, it is not lost."""

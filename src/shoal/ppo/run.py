@@ -24,14 +24,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from shoal.ppo.config import PPOConfig, read_config
+from shoal.ppo.config import PPOConfig
+from shoal.ppo.config_file import read_saved_config
 from shoal.ppo.display import Display, open_display
 from shoal.ppo.keeping import Keeper
 from shoal.ppo.report import Report
 from shoal.ppo.saving import load
 from shoal.ppo.trainer import PPOTrainer, resolved
+from shoal.ppo.updating import Diverged
 from shoal.ppo.video import check_that_it_can_be_filmed
 from shoal.runs import CheckpointNotSaved, Checkpoints, MetricsLog, RunFolder, draw_learning_curve, read_metrics
+from shoal.runs.claim import claimed
 from shoal.vector.errors import ConfigurationError, ShoalError, StateError
 
 CHANGEABLE = ("num_episodes", "total_steps", "backend", "num_workers", "parallel_start_method", "checkpoint_every",
@@ -60,7 +63,13 @@ def train(
             if checkpoint_dir is None
             else RunFolder.create_at(checkpoint_dir, settings)
         )
-        return _run(trainer, folder, display, wandb, record_video, [])
+        with claimed(folder.path) as problem:
+            try:
+                return _run(trainer, folder, display, wandb, record_video, [problem] if problem else [])
+            except BaseException:
+                if not trainer.updates:  # as of an environment that can be made, but not be used
+                    folder.withdraw()
+                raise
 
 
 def resume(
@@ -69,17 +78,18 @@ def resume(
     """Go on with a run from its last checkpoint, as if it had never been interrupted."""
     folder = RunFolder.open(path)
     check_that_they_can_be_changed(changes)
-    config = PPOConfig.of({**read_config(folder.path / "config.yaml"), **changes})
+    config = PPOConfig.of({**read_saved_config(folder), **changes})
     if record_video:
         check_that_it_can_be_filmed(config)
-    tensors, state, step = Checkpoints(folder.path).load("last")
-    with PPOTrainer(config) as trainer:
-        notes = [f"resumed at step {step:,}"]
-        if problem := load(trainer, tensors, state):
-            notes.append(problem)
-        for name, value in changes.items():
-            notes += _noted(folder, name, value)
-        return _run(trainer, folder, display, wandb, record_video, notes)
+    with claimed(folder.path) as unclaimed:  # before it is known which checkpoint is the last
+        tensors, state, step = Checkpoints(folder.path).load("last")
+        with PPOTrainer(config) as trainer:
+            notes = [f"resumed at step {step:,}", *([unclaimed] if unclaimed else [])]
+            if problem := load(trainer, tensors, state):
+                notes.append(problem)
+            for name, value in changes.items():
+                notes += _noted(folder, name, value)
+            return _run(trainer, folder, display, wandb, record_video, notes)
 
 
 def check_that_they_can_be_changed(names: Iterable[str]) -> None:
@@ -115,6 +125,8 @@ def _run(
                 report = trainer.train_episode_vectorized()
             except Exception as error:
                 keeper.after_error(error)
+                if isinstance(error, Diverged):  # whose weights are not saved
+                    raise Diverged(f"{error}. {keeper.what_is_saved()}") from error
                 raise
             screen.update(report)
             log.write(report.steps, report.metrics())

@@ -72,7 +72,7 @@ def load(trainer: PPOTrainer, tensors: dict[str, torch.Tensor], state: dict[str,
     collector.random.bit_generator.state = state["random"]
     if trainer.reward_scale is not None:
         trainer.reward_scale.load(state["reward_scale"])
-    trainer._began_with_progress = trainer.progress
+    trainer._first = None  # the pace was that of another training
     return _bring_back(trainer, tensors, state)
 
 

@@ -102,6 +102,8 @@ class PPOTrainer:
         self.last_report: Report | None = None
         self._last_episode: Episode | None = None
         self._seconds = 0.0
+        self._first: tuple[float, float] | None = None
+        """After how many seconds the first update was made, and what the progress was then."""
         self._policy: Policy | None = None
         self._has_begun = False
         if config.overlap is None and (envs.num_envs == 1 or not isinstance(self.updater.learner, CompiledLearner)):
@@ -180,7 +182,7 @@ class PPOTrainer:
     def _learn(self, rollout: Rollout, begin: float) -> Report:
         collected = time.perf_counter()
         learning_rate = self.learning_rate
-        losses = self.updater.update(rollout, self.scale, self.reward_scale, learning_rate)
+        losses = self.updater.update(rollout, self.scale, self.reward_scale, learning_rate, self.steps)
         if self.scale is not None:
             self.scale.moments.take(rollout.observations[:-1][rollout.is_valid])
         end = time.perf_counter()
@@ -223,8 +225,6 @@ class PPOTrainer:
         mean = float(np.mean([episode.total for episode in latest])) if latest else None
         if mean is not None and (self.best_return is None or mean > self.best_return):
             self.best_return = mean
-        made = self.progress - self._began_with_progress
-        left = None if made <= 0 else self._seconds * (1.0 - self.progress) / made
         return Report(
             updates=self.updates,
             steps=self.steps,
@@ -237,15 +237,21 @@ class PPOTrainer:
             mean_length=float(np.mean([episode.length for episode in latest])) if latest else None,
             steps_per_second=speed,
             seconds=self._seconds,
-            seconds_left=left,
+            seconds_left=self._estimate_seconds_left(),
             losses=losses,
             shares={**shares, "other": max(0.0, 1.0 - sum(shares.values()))},
             learning_rate=rate,
             restarts=self.envs.stats.restarts,
         )
 
-    _began_with_progress = 0.0
-    """Where training was when it was resumed: time before that does not count."""
+    def _estimate_seconds_left(self) -> float | None:
+        """From the rate since the first update of this process, in which workers start and the update is compiled."""
+        if self._first is None:
+            self._first = (self._seconds, self.progress)
+        seconds, made = self._seconds - self._first[0], self.progress - self._first[1]
+        if self.is_done:
+            return 0.0
+        return None if made <= 0 else seconds * (1.0 - self.progress) / made
 
     @property
     def goal(self) -> Goal:

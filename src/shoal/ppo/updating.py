@@ -31,9 +31,14 @@ class Updater:
         self.shuffling = torch.Generator().manual_seed(config.seed)
 
     def update(
-        self, rollout: Rollout, scale: ObservationScale | None, reward_scale: RewardScale | None, learning_rate: float
+        self,
+        rollout: Rollout,
+        scale: ObservationScale | None,
+        reward_scale: RewardScale | None,
+        learning_rate: float,
+        steps_before: int = 0,
     ) -> dict[str, float]:
-        """Learn from a rollout; returns what it says about itself."""
+        """Learn from a rollout, which began after so many steps; returns what it says about itself."""
         samples = self._prepare(rollout, scale, reward_scale)
         candidates = self.learner.take(samples)
         said: list[Array] = []
@@ -47,7 +52,7 @@ class Updater:
                     break
         means = np.mean(said, axis=0) if said else np.zeros(len(SAID))
         if not np.isfinite(means).all():
-            raise Diverged(_why_diverged(rollout))
+            raise Diverged(_why_diverged(rollout, self._config.env, steps_before))
         return {**dict(zip(SAID, means.tolist(), strict=True)), **_fit_of(samples)}
 
     def _prepare(self, rollout: Rollout, scale: ObservationScale | None, reward_scale: RewardScale | None) -> Samples:
@@ -85,19 +90,20 @@ class Diverged(StateError):
     """The weights are no numbers any more: they are not worth saving."""
 
 
-def _why_diverged(rollout: Rollout) -> str:
+def _why_diverged(rollout: Rollout, env: str, steps_before: int) -> str:
     """What the environments gave, or what was made of it."""
     for name, values in (("an observation", rollout.observations[:-1]), ("a reward", rollout.rewards)):
         is_wrong = ~np.isfinite(values).reshape(len(values), rollout.rewards.shape[1], -1).all(axis=2)
         if is_wrong.any():
             step, env_index = np.argwhere(is_wrong)[0].tolist()
+            steps = steps_before + np.count_nonzero(rollout.is_valid[: step + 1])
             return (
-                f"environment {env_index} gave {name} that is not a finite number, {len(values) - step} steps ago, from which "
-                "nothing can be learned: repair the environment (shoal check finds such faults). The last checkpoint is older"
+                f"environment {env_index} ({env}) gave {name} that is not a finite number, at step {steps:,}, from which "
+                "nothing can be learned. What to do: repair the environment (shoal check finds such faults)"
             )
     return (
-        "training has diverged: the losses are no numbers any more. Rewards or observations may be too large "
-        "(normalise_rewards, normalise_observations), or learning_rate too high; the last checkpoint is older"
+        f"training has diverged after step {steps_before:,}: the losses are no numbers any more. Rewards or observations of "
+        f"{env} may be too large (normalise_rewards, normalise_observations), or learning_rate too high"
     )
 
 

@@ -45,9 +45,16 @@ class Checkpoints:
         folder: that of the run.
         keep_last: how many to keep of those that were saved last.
         keep_best: whether to keep the one with the highest score too.
+        keep_last_is_called: the name of ``keep_last`` where the user gives it, for advice.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], keep_last: int = 3, keep_best: bool = True) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        keep_last: int = 3,
+        keep_best: bool = True,
+        keep_last_is_called: str = "keep_last",
+    ) -> None:
         if not isinstance(keep_last, int) or keep_last < 1:
             raise ConfigurationError(f"keep_last must be a whole number from 1 on, got {keep_last!r}")
         tensor_bytes.check_installed()
@@ -55,6 +62,7 @@ class Checkpoints:
         self._list = CheckpointList(self.path)
         self._keep_last = keep_last
         self._keep_best = keep_best
+        self._keep_last_is_called = keep_last_is_called
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -128,7 +136,9 @@ class Checkpoints:
 
     def _not_saved(self, step: int, size: int, listing: Listing, error: OSError) -> CheckpointNotSaved:
         if error.errno in FULL:
-            remedy = f"make room on the disk (the checkpoint needs {size / 1e6:,.1f} MB), or lower keep_last"
+            remedy = f"make room on the disk (the checkpoint needs {size / 1e6:,.1f} MB)"
+            if self._keep_last > 1:
+                remedy += f", or lower {self._keep_last_is_called}"
         else:
             remedy = f"see that {self.path} can be written to"
         former = f"the last one is {listing.saved[-1].path.name}" if listing.saved else "there is none yet"

@@ -5,6 +5,7 @@
       versions.json      what it ran on, and the command that started it
       metrics.jsonl      one line after every update
       checkpoints/       the last few, and the best
+      .lock              who trains in it
 
 The settings are what makes it a run: a folder that has them is never given to another.
 """
@@ -18,12 +19,13 @@ import re
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
+from shoal.runs.claim import CLAIM
 from shoal.runs.durable import reason_of, sync_folder, write_new
 from shoal.runs.plain_values import as_plain
 from shoal.runs.versions import current_versions
@@ -39,6 +41,8 @@ class RunFolder:
     """The folder of one run. It can be given wherever a path can."""
 
     path: Path
+    is_new: bool = field(default=False, compare=False)
+    """Whether the folder itself was made for this run, just now."""
 
     @classmethod
     def create(
@@ -62,12 +66,13 @@ class RunFolder:
         except OSError as error:
             shutil.rmtree(path, ignore_errors=True)  # it is ours, and there is no run in it
             raise _cannot_be_made(path, error) from error
-        return cls(path)
+        return cls(path, is_new=True)
 
     @classmethod
     def create_at(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> RunFolder:
         """Make one at a path of the user's choice, which may be there already but must not hold a run."""
         contents = _contents(config)
+        is_new = not os.path.lexists(path)
         try:
             os.makedirs(path, exist_ok=True)
             _fill(Path(path), contents)
@@ -80,7 +85,7 @@ class RunFolder:
             ) from None
         except OSError as error:
             raise _cannot_be_made(Path(path), error) from error
-        return cls(Path(path))
+        return cls(Path(path), is_new)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunFolder:
@@ -93,6 +98,18 @@ class RunFolder:
                 f"{path} is not the folder of a run: it has no {' and no '.join(missing)}.{_runs_in(Path(path))}"
             )
         return cls(Path(path))
+
+    def withdraw(self) -> None:
+        """Take back a run that has left nothing but how it was meant to be. A folder that was there before stays."""
+        try:
+            files = list(self.path.iterdir())
+            if {file.name for file in files} <= {CONFIG, VERSIONS, CLAIM}:
+                for file in files:
+                    file.unlink()
+                if self.is_new:
+                    self.path.rmdir()
+        except OSError:
+            pass  # what has ended the run is what the user must hear of, and not this
 
     @property
     def metrics_path(self) -> Path:
