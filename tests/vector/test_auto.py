@@ -172,6 +172,20 @@ def test_who_is_clearly_quicker_in_workers_is_not_looked_at_again(quick_look: py
         assert envs.plan.backend == "shm"
 
 
+def test_of_many_environments_few_steps_are_looked_at_and_of_very_many_none() -> None:
+    steps = []
+    for num_envs in (1, 40, 90):
+        look, count = SecondLook(num_envs), 0
+        while not look.is_over:
+            look.note(1e-4)
+            count += 1
+        assert count * num_envs <= second_look.MOST_ENV_STEPS + num_envs
+        steps.append(count)
+    assert steps[0] == pytest.approx((second_look.SETTLING_SECONDS + second_look.LOOKING_SECONDS) / 1e-4, abs=2)
+    assert steps[2] >= second_look.FEW_STEPS
+    assert [second_look.can_be_looked_at(num_envs) for num_envs in (1, 90, 100)] == [True, True, False]
+
+
 def test_what_cannot_come_back_stays_in_workers(quick_look: pytest.MonkeyPatch) -> None:
     find_worth(quick_look, False)
     with shoal.make(functools.partial(OnceHereEnv, 30e-6, os.getpid()), 8) as envs:
@@ -282,7 +296,7 @@ def test_a_machine_that_has_become_slower_is_no_reason_to_come_back(
     there: float, now: float, is_quicker: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(second_look, "slowness", lambda: 1.3 * now)
-    look = SecondLook()
+    look = SecondLook(8)
     steps = 0
     while not look.is_over:
         look.note(0.01 * there if steps != 40 else 0.1 * there)  # one that was disturbed does not count

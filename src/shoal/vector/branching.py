@@ -94,7 +94,7 @@ class Branching(FirstReady):
         """How every environment got to where it is, or where that is."""
         supervisor = self._journaled(name)
         if supervisor is not None:
-            return {row: supervisor.past_of(row) for row in range(self.num_envs)}
+            return supervisor.pasts()
         captured = dict(self._pool.perform(Op.CAPTURE, None).values)
         pasts: dict[int, Past] = {}
         for rows in self._pool.rows:

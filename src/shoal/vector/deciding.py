@@ -21,7 +21,7 @@ from shoal.vector.interrupts import forbidden, postponed
 from shoal.vector.messages import EnvFn
 from shoal.vector.plan import could_run_at_once
 from shoal.vector.runner import Runner
-from shoal.vector.second_look import LONGEST_SECONDS, SecondLook
+from shoal.vector.second_look import LONGEST_SECONDS, SecondLook, can_be_looked_at
 from shoal.vector.step_clock import StepClock
 from shoal.vector.supervisor import Supervisor
 from shoal.vector.trial import SLOW_TO_MAKE, FirstMade, Trial, Verdict
@@ -119,8 +119,8 @@ class Deciding(Branching):
             self._stay(verdict.reason)
         else:
             self._go_to_workers(self._engine_of(verdict), verdict.reason)
-            if verdict.is_close and self.plan.backend != "serial":
-                self._verdict, self._look = verdict, SecondLook()
+            if verdict.is_close and can_be_looked_at(self.num_envs) and self.plan.backend != "serial":
+                self._verdict, self._look = verdict, SecondLook(self.num_envs)
 
     def _engine_of(self, verdict: Verdict) -> Engine:
         choice = verdict.choice
@@ -226,7 +226,7 @@ class Deciding(Branching):
         try:
             supervisor = super()._journaled("move")
             assert supervisor is not None  # a trial is journaled
-            pasts = {row: supervisor.past_of(row) for row in range(self.num_envs)}
+            pasts = supervisor.pasts()
             self._start(self.env_fns, replace(engine, on_fault="restore"))
             self._furnish()
             self.closed = False

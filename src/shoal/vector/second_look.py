@@ -18,37 +18,43 @@ from shoal.vector.forecast import slowness
 SETTLING_SECONDS = 0.2
 """Of stepping, in which much is done for the first time."""
 LOOKING_SECONDS = 0.3
-"""All of it is over before workers are rehearsed, and soon enough to be done again at home."""
+"""All of it is over before workers are rehearsed."""
+MOST_ENV_STEPS = 8_000
+"""Of all environments together, which have to be done again at home: each by itself, which costs more than the step."""
+SETTLING_SHARE = 0.4
 FEW_STEPS = 50
 SECONDS_BETWEEN = 0.05
 """Two looks at how slow the machine is at this moment."""
-WORTH_STAYING = 0.95
-"""Of the time that a step takes at home. Workers take processors and memory, too."""
-LONGEST_SECONDS = 1.0
+LONGEST_SECONDS = 1.5
 """For which the caller may be held up by what is to be done again at home."""
 
 
 class SecondLook:
     """Times steps in workers."""
 
-    def __init__(self) -> None:
-        self._seconds = 0.0
+    def __init__(self, num_envs: int) -> None:
+        self._most = MOST_ENV_STEPS // num_envs
+        self._taken, self._seconds = 0, 0.0
         self._steps: list[float] = []
         self._slowness: list[float] = []
+        self._next_slowness = 0.0
 
     def note(self, seconds: float) -> None:
         """A step of all environments has taken so long."""
+        self._taken += 1
         self._seconds += seconds
-        if self._seconds < SETTLING_SECONDS:
+        if self._seconds < SETTLING_SECONDS and self._taken < SETTLING_SHARE * self._most:
             return
-        if self._seconds > SETTLING_SECONDS + SECONDS_BETWEEN * len(self._slowness):
+        if self._seconds >= self._next_slowness:
             self._slowness.append(slowness())
+            self._next_slowness = self._seconds + SECONDS_BETWEEN
         self._steps.append(seconds)
 
     @property
     def is_over(self) -> bool:
         """Whether enough has been seen."""
-        return self._seconds >= SETTLING_SECONDS + LOOKING_SECONDS and len(self._steps) >= FEW_STEPS
+        is_long_enough = self._seconds >= SETTLING_SECONDS + LOOKING_SECONDS or self._taken >= self._most
+        return is_long_enough and len(self._steps) >= FEW_STEPS
 
     @property
     def seconds(self) -> float:
@@ -57,4 +63,9 @@ class SecondLook:
 
     def is_quicker_than(self, at_home: float, slowness: float) -> bool:
         """Whether workers are worth it, if a step takes so long at home when the machine is so slow."""
-        return self.seconds / statistics.median(self._slowness) < WORTH_STAYING * at_home / slowness
+        return self.seconds / statistics.median(self._slowness) < at_home / slowness
+
+
+def can_be_looked_at(num_envs: int) -> bool:
+    """Whether so many can take enough steps and still come back soon."""
+    return FEW_STEPS * num_envs <= (1 - SETTLING_SHARE) * MOST_ENV_STEPS

@@ -488,6 +488,14 @@ class Supervisor(Watched):
         worker = self._worker_of[row]
         return self.journal.past_of(row, worker, self._recipes[worker].entropy)
 
+    def pasts(self) -> dict[int, Past]:
+        """The same of all environments."""
+        assert self.journal is not None
+        pasts: dict[int, Past] = {}
+        for worker, recipe in enumerate(self._recipes):
+            pasts |= self.journal.pasts_of(worker, recipe.entropy)
+        return pasts
+
     def follow(self, pasts: Mapping[int, Past]) -> None:
         """Bring environments to where others have been. None may have anything to do."""
         assert self.journal is not None
