@@ -82,7 +82,9 @@ def test_an_explicit_reset_after_an_episodes_end_is_the_only_one(make: Make, mod
 def test_the_mode_is_in_the_metadata_and_a_wrong_one_is_refused(make: Make) -> None:
     for mode in AutoresetMode:
         assert make([counting()], autoreset_mode=mode.value).metadata["autoreset_mode"] is mode
-    with pytest.raises(ValueError, match="'Sometimes' is not a valid AutoresetMode"):
+    with pytest.raises(
+        ValueError, match="autoreset_mode must be one of 'NextStep', 'SameStep', 'Disabled', got 'Sometimes'"
+    ):
         make([counting()], autoreset_mode="Sometimes")
 
 
