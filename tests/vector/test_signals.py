@@ -282,7 +282,7 @@ def test_a_handler_that_raises_while_a_worker_is_forked_leaves_no_signal_blocked
     fork, block = os.fork, signal.pthread_sigmask
 
     def interrupted_fork() -> int:
-        os.kill(os.getpid(), signal.SIGUSR1)
+        signal.raise_signal(signal.SIGUSR1)  # to this thread: another one would take it at once
         return fork()
 
     def interrupted_block(how: int, signals: Any) -> Any:
