@@ -1,9 +1,11 @@
-"""Ctrl-C at every possible moment: nothing hangs, nothing is done twice, no reply is lost."""
+"""Signals whose handlers raise, at every possible moment: nothing hangs, nothing is done twice, no reply is lost."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -16,17 +18,38 @@ import shoal
 from shoal import EnvList, ParallelEnv
 from shoal.vector import supervisor
 from shoal.vector.interrupts import allowed, postponed
-from tests.envs import counting
+from tests.envs import SlowEnv, counting
 
 OURS = "shoal.vector."
 
 
-class InterruptAt:
-    """Sends SIGINT to this process when so many instructions, or lines, of Shoal have been run."""
+class Alarm(Exception):
+    """Raised by the handler of a signal, as a program's own time limit would."""
 
-    def __init__(self, moment: int, *, instructions: bool) -> None:
+
+class Limit(BaseException):
+    """As some test runners raise: no ordinary exception."""
+
+
+@pytest.fixture(params=[Alarm, Limit])
+def raised(request: pytest.FixtureRequest) -> Iterator[type[BaseException]]:
+    """What a handler of SIGUSR1 raises."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        raise request.param
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    yield request.param
+    signal.signal(signal.SIGUSR1, before)
+
+
+class InterruptAt:
+    """Sends this process a signal when so many instructions, or lines, of Shoal have been run."""
+
+    def __init__(self, moment: int, *, instructions: bool, number: int = signal.SIGINT) -> None:
         self._left = moment
         self._instructions = instructions
+        self._number = number
         self.has_come = False
 
     def __enter__(self) -> InterruptAt:
@@ -45,18 +68,25 @@ class InterruptAt:
             self._left -= 1
             if self._left == 0:
                 self.has_come = True
-                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(self._number)
         return self._trace
 
 
-def moments(act: Callable[[], object], *, instructions: bool, every: int = 1) -> Iterator[int]:
+def moments(
+    act: Callable[[], object],
+    *,
+    instructions: bool,
+    every: int = 1,
+    number: int = signal.SIGINT,
+    raised: type[BaseException] = KeyboardInterrupt,
+) -> Iterator[int]:
     """All moments at which ``act`` can be interrupted, one after the other; the caller acts in between."""
     moment = 1
     while True:
-        with InterruptAt(moment, instructions=instructions) as interrupt:
+        with InterruptAt(moment, instructions=instructions, number=number) as interrupt:
             try:
                 act()
-            except KeyboardInterrupt:
+            except raised:
                 assert interrupt.has_come
             else:
                 assert not interrupt.has_come, f"the interrupt at moment {moment} was swallowed"
@@ -104,9 +134,9 @@ def together(observation: Any) -> int:
     return int(counts.pop())
 
 
-def check_steps(envs: ParallelEnv, *, instructions: bool, every: int = 1) -> None:
-    so_far = num_moments = num_resumed = 0
-    for _ in moments(lambda: envs.step([0] * 4), instructions=instructions, every=every):
+def check_steps(envs: ParallelEnv, *, instructions: bool, every: int = 1, **how: Any) -> None:
+    so_far = num_moments = num_resumed = num_returned = 0
+    for _ in moments(lambda: envs.step([0] * 4), instructions=instructions, every=every, **how):
         num_moments += 1
         resumed = finish_step(envs)
         if resumed is not None:
@@ -117,7 +147,10 @@ def check_steps(envs: ParallelEnv, *, instructions: bool, every: int = 1) -> Non
         count = together(observation)
         # It was not begun, or it was done and its results were on their way to the caller.
         assert count == so_far + 1 or (resumed is None and count == so_far + 2)
+        num_returned += count == so_far + 2
         so_far = count
+    # Between the last thing that Shoal does and the caller is hardly anything.
+    assert num_returned <= (12 if instructions else 2)
     assert num_moments > 30
     assert num_resumed > num_moments / 4
     assert envs.stats.restarts == 0
@@ -127,6 +160,42 @@ def check_steps(envs: ParallelEnv, *, instructions: bool, every: int = 1) -> Non
 def test_a_step_that_is_interrupted_at_any_line(process_backend: str, on_fault: str) -> None:
     with made(process_backend, on_fault=on_fault) as envs:
         check_steps(envs, instructions=False, every=1 if on_fault == "restore" else 3)
+
+
+@pytest.mark.parametrize("name", ["shm", "pipes", "threads"])
+def test_a_step_in_which_another_handler_raises_at_any_line(name: str, raised: type[BaseException]) -> None:
+    with ParallelEnv([counting(100_000)] * 4, backend=name, num_workers=2, on_fault="restore") as envs:
+        envs.reset()
+        check_steps(envs, instructions=False, every=2, number=signal.SIGUSR1, raised=raised)
+
+
+def test_an_alarm_while_a_step_waits_leaves_it_pending(process_backend: str, raised: type[BaseException]) -> None:
+    with ParallelEnv([SlowEnv] * 4, backend=process_backend, num_workers=2, start_method="fork") as envs:
+        envs.reset()
+        alarm = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1))
+        alarm.start()
+        with pytest.raises(raised):
+            envs.step([2] * 4)
+        alarm.join()
+        with pytest.raises(shoal.AlreadyPending, match="step_wait"):
+            envs.reset()
+        assert together(envs.step_wait(timeout=20)[0]) == 1
+        assert together(envs.step([0] * 4)[0]) == 2
+
+
+def test_a_receiver_in_which_a_handler_raises_loses_nothing(process_backend: str, raised: type[BaseException]) -> None:
+    def receive_all() -> None:
+        while envs.num_under_way:
+            envs.recv(timeout=20)
+
+    with made(process_backend) as envs:
+        recording, num_sent = envs.record_arrivals(), 0
+        for _ in moments(receive_all, instructions=False, every=3, number=signal.SIGUSR1, raised=raised):
+            receive_all()
+            envs.send([0] * 4)
+            num_sent += 1
+        received = [row for batch in recording for row in batch]
+        assert [received.count(row) for row in range(4)] == [num_sent] * 4, "each was handed over once for each step"
 
 
 @pytest.mark.slow
@@ -243,12 +312,6 @@ def test_interrupts_are_noted_and_raised_when_they_may_be() -> None:
             with allowed:
                 signal.raise_signal(signal.SIGINT)
                 done = 3
-    with pytest.raises(KeyboardInterrupt):
-        with postponed:
-            signal.raise_signal(signal.SIGINT)
-            postponed.heed()
-            done = 4
-    assert done == 1
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

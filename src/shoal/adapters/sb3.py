@@ -40,6 +40,7 @@ from gymnasium.vector import AutoresetMode
 
 from shoal.adapters.wrapping import is_wrapped_in, name_of
 from shoal.vector.errors import ConfigurationError, EnvError
+from shoal.vector.face import Given
 from shoal.vector.infos import by_environment
 from shoal.vector.making import RegisteredEnv, factories_of
 from shoal.vector.messages import EnvFn, Outcome
@@ -92,8 +93,7 @@ class ShoalVecEnv(VecEnv):
         seeds = self._seeds if any(seed is not None for seed in self._seeds) else None
         options = [one or None for one in self._options] if any(self._options) else None
         envs.reset_async(seeds, options)
-        outcome = envs._finish("reset", None)
-        observation, _ = envs._reset_results(outcome._replace(infos=[]))
+        (observation, _), outcome = envs._finish("reset", _without_infos(envs._reset_results))
         self.reset_infos[:] = self._infos_of_all(outcome)
         self._reset_seeds()
         self._reset_options()
@@ -106,9 +106,7 @@ class ShoalVecEnv(VecEnv):
     def step_wait(self) -> VecEnvStepReturn:
         """Wait for the step, and return observations, rewards, dones and infos."""
         envs = self.parallel_env
-        outcome = envs._finish("step", None, envs._on_reply)
-        # Batching infos, as Gymnasium does, forgets the types of numbers and costs time; SB3 wants one dictionary each.
-        observation, reward, terminated, truncated, _ = envs._step_results(outcome._replace(infos=[]))
+        (observation, reward, terminated, truncated, _), outcome = envs._finish_step(_without_infos(envs._step_results))
         done = terminated | truncated
         infos = self._infos_of_all(outcome)
         endings = {}
@@ -188,6 +186,14 @@ class ShoalVecEnv(VecEnv):
             raise IndexError(
                 f"indices={indices!r} names an environment that is not there: there are {self.num_envs}"
             ) from None
+
+
+def _without_infos(results_of: Callable[[Outcome], Given]) -> Callable[[Outcome], tuple[Given, Outcome]]:
+    """The results with empty infos, and the outcome that has them.
+
+    Batching infos, as Gymnasium does, forgets the types of numbers and costs time; SB3 wants one dictionary each.
+    """
+    return lambda outcome: (results_of(outcome._replace(infos=[])), outcome)
 
 
 def _check_fits(parallel_env: Any) -> None:

@@ -136,7 +136,10 @@ class EnvList(Branching):
 
     def reset_wait(self) -> tuple[list[Any], list[dict[str, Any]]]:
         """The results of a :meth:`reset` that was interrupted (Ctrl-C) while it waited."""
-        outcome, rows = self._finish("reset", None), self._asked
+        return self._finish("reset", self._reset_results)
+
+    def _reset_results(self, outcome: Outcome) -> tuple[list[Any], list[dict[str, Any]]]:
+        rows = self._asked
         self._is_ready[rows] = True
         results = self._settle(rows, outcome)
         for row, observation in zip(rows, results.observations, strict=True):
@@ -159,7 +162,7 @@ class EnvList(Branching):
 
     def step_wait(self) -> Results:
         """The results of a :meth:`step` that was interrupted (Ctrl-C) while it waited."""
-        return self._settle(self._asked, self._finish("step", None))
+        return self._finish("step", lambda outcome: self._settle(self._asked, outcome))
 
     def close(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Close all environments. What is not done after ``timeout`` seconds, or at once with ``terminate``, is ended."""

@@ -21,14 +21,22 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import gymnasium
 
 from shoal.vector.arguments import seconds_to_wait
 from shoal.vector.caller import warn_caller
 from shoal.vector.engine import Engine, care_of
-from shoal.vector.errors import AlreadyPending, CannotStart, Closed, ConfigurationError, NothingPending, WaitTimeout
+from shoal.vector.errors import (
+    AlreadyPending,
+    CannotStart,
+    Closed,
+    ConfigurationError,
+    NothingPending,
+    ShoalError,
+    WaitTimeout,
+)
 from shoal.vector.failures import raise_failures
 from shoal.vector.flights import Flights
 from shoal.vector.isolation import IsolatedFactory
@@ -43,6 +51,7 @@ if TYPE_CHECKING:
     from shoal.vector.profile import Profiler
 
 CLOSE_SECONDS = 5.0
+Given = TypeVar("Given")
 
 
 class Face:
@@ -82,7 +91,7 @@ class Face:
             self._start(self.env_fns, replace(engine, backend="serial", num_workers=None))
             self.plan = replace(self.plan, reason=f"no worker process could be started ({error})")
             return
-        self._interrupts = self._pool.interrupts
+        self._access = self._pool.access
         self._flights = Flights(self._pool)
         # Closes when this object is collected or the program ends, whichever comes first.
         self._finalizer = weakref.finalize(self, self._pool.close, 1.0, quietly=True)
@@ -137,10 +146,12 @@ class Face:
         return self._called(rows, None)
 
     def _called(self, rows: list[int], timeout: float | None) -> tuple[Any, ...]:
-        outcome = self._finish("call", timeout)
-        self._raise_failures(outcome)
-        values = dict(outcome.values)
-        return tuple(values[row] for row in rows)
+        def results(outcome: Outcome) -> tuple[Any, ...]:
+            self._raise_failures(outcome)
+            values = dict(outcome.values)
+            return tuple(values[row] for row in rows)
+
+        return self._finish("call", results, timeout)
 
     def set_attr(self, name: str, values: Any, env_ids: Any = None) -> None:
         """Set an attribute of every environment, or of some.
@@ -161,7 +172,7 @@ class Face:
             worker: Assignment(its, name, [by_row[row] for row in its]) for worker, its in self._by_worker(rows).items()
         }
         self._begin("set_attr", Op.SET_ATTR, assignments)
-        self._raise_failures(self._finish("set_attr", None))
+        self._finish("set_attr", self._raise_failures)
 
     def render(self) -> tuple[Any, ...]:
         """What every environment renders."""
@@ -226,9 +237,12 @@ class Face:
         """Call a function of these environments, of which some may have arrived and not been received."""
         self._flights.land()
         self._begin_call(rows, function, (), {}, is_read=True)
-        outcome = self._finish("call", None)
-        self._raise_failures(outcome)
-        return tuple(value for _, value in outcome.values)
+
+        def results(outcome: Outcome) -> tuple[Any, ...]:
+            self._raise_failures(outcome)
+            return tuple(value for _, value in outcome.values)
+
+        return self._finish("call", results)
 
     @property
     def _is_undecided(self) -> bool:
@@ -239,10 +253,14 @@ class Face:
 
     def _close_pool(self, timeout: float | None, terminate: bool) -> None:
         seconds = seconds_to_wait(timeout)
-        if self._pending is not None and not self._wait_timed_out:
+        # A thread that waits for it learns of the end by an exception.
+        if self._pending is not None and not self._wait_timed_out and not self._access.is_used_by_others:
             gymnasium.logger.warn(f"Calling `close` while waiting for a pending call to `{self._pending}` to complete.")
-        self._pool.close(0.0 if terminate else CLOSE_SECONDS if seconds is None else seconds)
-        self._finalizer.detach()
+        closed = None
+        while closed is not self._pool:  # another thread may have been about to move the environments to a new one
+            closed = self._pool
+            closed.close(0.0 if terminate else CLOSE_SECONDS if seconds is None else seconds)
+            self._finalizer.detach()
 
     # -- what all of it stands on --------------------------------------------------------------------------------
 
@@ -277,34 +295,42 @@ class Face:
             )
 
     def _begin(self, name: str, op: Op, payloads: Mapping[int, Any] | None) -> None:
-        with self._interrupts:
+        with self._access:
             self._pool.begin(op, payloads)
             self._pending, self._wait_timed_out = name, False
 
-    def _finish(self, name: str, timeout: float | None, on_reply: OnReply | None = None) -> Outcome:
+    def _finish(
+        self,
+        name: str,
+        results_of: Callable[[Outcome], Given],
+        timeout: float | None = None,
+        on_reply: OnReply | None = None,
+    ) -> Given:
+        """Wait for what was begun, and return its results."""
         self._check_open()
         if self._pending != name:
             raise NothingPending(f"Calling `{name}_wait` without any prior call to `{name}_async`.", name)
         timeout, began = seconds_to_wait(timeout), time.monotonic()
-        with self._interrupts:
+        with self._access:
             try:
-                outcome = self._pool.finish(timeout, on_reply)
-                self._interrupts.heed()
+                results = results_of(self._pool.finish(timeout, on_reply))
             except BaseException as error:
                 self._interrupted_by(error)
                 raise
-            self._pending = None
+        # Not before: what the handler of a signal has raised at the end of the access leaves the results to the next wait.
+        self._pending = None
         if timeout is not None and self.plan.backend == "serial" and time.monotonic() - began > timeout:
             warn_caller(
                 f'timeout={timeout:g} has no effect with backend="serial": environments do their work in this process, while '
                 'they are waited for. Use backend="shm" or "pipes".'
             )
-        return outcome
+        return results
 
     def _interrupted_by(self, error: BaseException) -> None:
         """Decide what can still be waited for after a wait that raised."""
         self._wait_timed_out = isinstance(error, WaitTimeout)
-        is_interrupt = isinstance(error, KeyboardInterrupt)
+        # What is not an error of ours was raised by the handler of a signal, such as Ctrl-C.
+        is_interrupt = not isinstance(error, ShoalError)
         if self._wait_timed_out or (is_interrupt and self.plan.backend != "serial" and not self._pool.is_idle):
             return  # the environments go on: wait again
         self._pending = None

@@ -70,7 +70,7 @@ class FirstReady(Tasked):
             worker: Steps(its, [entry for entry in loose if entry[0] in its] if loose else [], wide, pace)
             for worker, its in self._by_worker(rows).items()
         }
-        with self._interrupts:
+        with self._access:
             self._has_sent = True
             self._pool.send(Op.STEP_EACH, payloads)
             self._flights.depart(rows)
@@ -91,7 +91,7 @@ class FirstReady(Tasked):
         rows = self._rows_of(env_ids, group_ids)
         self._flights.check_departure(rows)
         resets = self._resets(rows, seed, options)
-        with self._interrupts:
+        with self._access:
             self._has_sent = True
             self._pool.send(Op.RESET_EACH, resets)
             self._begin_episodes(rows)
@@ -121,10 +121,9 @@ class FirstReady(Tasked):
 
     def _recv(self, wanted: Wanted, timeout: float | None) -> Batch:
         timeout = seconds_to_wait(timeout)
-        with self._interrupts:
+        with self._access:
             self._flights.wait(wanted, timeout)
-            self._interrupts.heed()
-            return self._receive(wanted)
+        return self._receive(wanted)
 
     async def arecv(self, min_envs: int = 1, timeout: float | None = None, max_envs: int | None = None) -> Batch:
         """As :meth:`recv`, for asyncio programs: others run while it waits. One at a time."""
@@ -184,13 +183,22 @@ class FirstReady(Tasked):
                 flights.look()
 
     def _receive(self, wanted: Wanted) -> Batch:
-        failed = self._flights.failed(wanted)
-        if failed is not None:
-            self._give_up([failure.env_index for failure in failed.failures])
-            self._raise_failures(failed)
-        outcomes = self._flights.hand_over(wanted)
-        batch = self._batch(outcomes)
-        self._note_received(batch, has_begun=self._flights.have_begun(outcomes))
+        outcomes: dict[int, Outcome] | None = None
+        try:
+            with self._access:
+                failed = self._flights.failed(wanted)
+                if failed is not None:
+                    self._give_up([failure.env_index for failure in failed.failures])
+                    self._raise_failures(failed)
+                chosen = self._flights.chosen(wanted)
+                batch = self._batch(chosen)
+                self._note_received(batch, has_begun=self._flights.have_begun(chosen))
+                self._flights.hand_over(chosen)
+                outcomes = chosen
+        except BaseException:
+            if outcomes is not None:  # raised by the handler of a signal: they are still to be received
+                self._flights.take_back(outcomes)
+            raise
         return batch
 
     # -- what a face adds ----------------------------------------------------------------------------------------

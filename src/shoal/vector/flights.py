@@ -37,6 +37,8 @@ class Flights:
         """Those of them that were sent off to begin an episode."""
         self._recording: Recording | None = None
         self._to_replay: deque[list[int]] = deque()
+        self._replayed: list[int] | None = None
+        """What was last handed over, if that was played back."""
 
     def take_over(self, other: Flights) -> None:
         """Go on where another one was, of which nobody is under way."""
@@ -59,7 +61,7 @@ class Flights:
         """From now on, the environments of those halves that have any of these are looked at one by one."""
         if not self._halves:
             return
-        with self._pool.interrupts:
+        with self._pool.access:
             for half in [*self._halves.values()]:
                 if rows is None or not half.members.isdisjoint(rows):
                     del self._halves[half.number]
@@ -123,7 +125,7 @@ class Flights:
 
     def look(self, timeout: float | None = 0.0, wanted: int = 1) -> None:
         """See who has arrived, waiting for ``timeout`` seconds if nobody has, or not so many as are wanted."""
-        with self._pool.interrupts:
+        with self._pool.access:
             self._note(self._pool.arrivals(timeout, wanted))
 
     def drop(self, rows: list[int]) -> None:
@@ -261,14 +263,26 @@ class Flights:
         self._begun -= begun
         return bool(begun)
 
-    def hand_over(self, wanted: Wanted) -> dict[int, Outcome]:
+    def chosen(self, wanted: Wanted) -> dict[int, Outcome]:
         """Those that ``recv`` returns, in order."""
         rows = list(self._arrived)[: wanted.max_envs] if wanted.exactly is None else wanted.exactly
-        if self._to_replay:
-            self._to_replay.popleft()
+        return {row: self._each_arrived[row] for row in rows}
+
+    def hand_over(self, rows: Iterable[int]) -> None:
+        """These are returned to the caller."""
+        self._replayed = self._to_replay.popleft() if self._to_replay else None
         if self._recording is not None:
             self._recording.append(list(rows))
-        return {row: self._each_arrived.pop(row) for row in rows}
+        for row in rows:
+            del self._each_arrived[row]
+
+    def take_back(self, outcomes: dict[int, Outcome]) -> None:
+        """These were not returned after all."""
+        if self._replayed is not None:
+            self._to_replay.appendleft(self._replayed)
+        if self._recording is not None:
+            self._recording.pop()
+        self._each_arrived = outcomes | self._each_arrived
 
     def record(self) -> Recording:
         """Write down from now on what is handed over, into the list that is returned."""

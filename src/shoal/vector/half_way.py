@@ -37,7 +37,7 @@ def half_way_of(
     merge_infos: Callable[[EnvInfos, int], dict[str, Any]],
 ) -> HalfWay:
     """The short way of one half. ``results``: those of all environments, if the caller gets copies of these, and no more."""
-    backend, interrupts, write = pool.backend, pool.interrupts, actions.writer_for(half.rows, half.index)
+    backend, access, write = pool.backend, pool.access, actions.writer_for(half.rows, half.index)
     copies: list[Callable[[], Array]] | None = None
     if results is not None:
         assert isinstance(half.index, slice)  # what it selects stays where results are written
@@ -55,9 +55,9 @@ def half_way_of(
         return merge_infos(told, len(half.rows))
 
     def order(given: Any) -> bool:
-        if not flights.could_send(half) or not backend.steps_at_once or not write(given):
-            return False
-        with interrupts:
+        with access:
+            if not flights.could_send(half) or not backend.steps_at_once or not write(given):
+                return False
             pool.order_half(half)
             flights.send_half(half)
         return True
@@ -66,19 +66,20 @@ def half_way_of(
         nonlocal is_first
         if not flights.has_sent(half):
             return None
-        with interrupts:
+        with access:
             if not half.has_landed:
                 outcome = backend.finish_half(half)
                 if outcome is None:
                     return None
                 half.outcome, half.has_landed = outcome, True
-            interrupts.heed()
             if copies is None or is_first:
                 is_first = False  # once, the ordinary way notes down that these environments have been seen
                 return None
-            flights.hand_over_half(half)
             observations, rewards, terminated, truncated = copies
             told = {} if half.outcome is NOTHING else infos()
-            return observations(), rewards(), terminated(), truncated(), told
+            results = observations(), rewards(), terminated(), truncated(), told
+        # Not before: what the handler of a signal has raised at the end of the access leaves them to be waited for.
+        flights.hand_over_half(half)
+        return results
 
     return HalfWay(order, finish)

@@ -1,21 +1,21 @@
-"""Ctrl-C, at a moment when nothing can be lost.
+"""Signals, at a moment when nothing can be lost.
 
-Python raises ``KeyboardInterrupt`` between any two instructions: also between taking a worker's reply and noting it down,
-after which that reply would be waited for for ever. So while messages are sent and taken an interrupt is only noted, and is
-raised a moment later: when the caller goes to sleep, or when it is done::
+Python runs the handler of a signal between any two instructions of the main thread: Ctrl-C raises ``KeyboardInterrupt`` there,
+and an alarm or SIGTERM whatever the program's own handler raises. Between taking a worker's reply and noting it down, that
+would lose the reply, which would then be waited for for ever. So while messages are sent and taken, signals are only noted.
+Their handlers run a moment later: when the caller goes to sleep, or when it is done::
 
-    with postponed:                 an interrupt is noted
+    with postponed:                 a signal is noted
         ... send, take, note ...
-        with allowed:               it is raised here, and so is one that comes now
+        with allowed:               its handler runs here, and so does that of one that comes now
             ... sleep ...
-        heed()                      and here
         ... note down ...
                                     and here
 
-One that comes when another has not been heeded for a while is raised at once: perhaps something hangs.
+If a signal comes while another has not been heeded for a while, the handler runs at once: perhaps something hangs.
 
-This concerns the main thread alone, where Python runs handlers, and whatever handler the program has for SIGINT. It is put back
-before the caller gets its results. What it costs is a microsecond for each time.
+This concerns the main thread alone, where Python runs handlers, and all handlers that the program has set in Python. They are
+put back before the caller gets its results.
 """
 
 from __future__ import annotations
@@ -32,57 +32,96 @@ from typing import Any
 
 PATIENCE_SECONDS = 0.5
 
+Handler = Callable[[int, FrameType | None], Any]
+
 # What :mod:`signal` itself stands on is ten times as quick, because it does not make enumerations of numbers.
 _set_handler: Callable[[int, Any], Any] = getattr(sys.modules.get("_signal"), "signal", signal.signal)
 _get_handler: Callable[[int], Any] = getattr(sys.modules.get("_signal"), "getsignal", signal.getsignal)
-_SIGINT = int(signal.SIGINT)
 _this_thread = threading.get_ident
+
+_NAMES = ("INT", "TERM", "ALRM", "HUP", "USR1", "USR2", "QUIT", "VTALRM", "PROF", "XCPU", "CHLD", "WINCH")
+_WATCHED = [int(getattr(signal, f"SIG{name}")) for name in _NAMES if hasattr(signal, f"SIG{name}")]
+"""Signals for which programs have handlers. To look at all sixty would take longer than some steps."""
 
 
 class _State:
-    """Of the main thread, which alone has interrupts."""
+    """Of the main thread, which alone runs handlers."""
 
     def __init__(self) -> None:
         self.main = threading.main_thread().ident
         self.depth = 0
-        self.handler: Callable[[int, FrameType | None], Any] | None = None
-        """What the program does on SIGINT, while interrupts are postponed."""
-        self.noted_at: float | None = None
+        self.handlers: dict[int, Handler] = {}
+        """What the program does on which signal, while signals are postponed."""
+        self.noted: list[int] = []
+        self.noted_at = 0.0
+        """When the first of these came."""
         self.forbidden = 0
         """How often it was said that nothing is allowed."""
         self.noting = self.note
         """Always the same object, so that it is known again."""
+        self._last_found: list[Any] = []
+        self._last_handlers: dict[int, Handler] = {}
 
     def note(self, number: int, frame: FrameType | None) -> None:
-        """What is done on SIGINT while interrupts are postponed."""
+        """What is done on a signal while signals are postponed."""
         now = time.monotonic()
-        if self.noted_at is None:
+        if not self.noted:
             self.noted_at = now
         elif now - self.noted_at > PATIENCE_SECONDS:
-            self.raise_noted()
+            self.noted.append(number)
+            self.heed()
+            return
+        if number not in self.noted:
+            self.noted.append(number)
 
-    def raise_noted(self) -> None:
-        """Do now what the program does on SIGINT."""
-        self.noted_at = None
-        (self.handler or signal.default_int_handler)(_SIGINT, inspect.currentframe())
+    def take_over(self) -> None:
+        """Let signals be noted from now on."""
+        found = [*map(_get_handler, _WATCHED)]
+        if found != self._last_found:  # hardly ever
+            both = zip(_WATCHED, found, strict=True)
+            self._last_handlers = {number: it for number, it in both if callable(it) and it is not self.noting}
+            self._last_found = found
+        self.handlers = self._last_handlers
+        noting = self.noting
+        try:
+            for number in self.handlers:
+                _set_handler(number, noting)
+        except BaseException:  # raised by a handler that was not taken over yet
+            self.give_back()
+            raise
+
+    def give_back(self) -> None:
+        """Let the program's handlers run again when a signal comes."""
+        try:
+            for number, handler in self.handlers.items():
+                _set_handler(number, handler)
+        except BaseException:  # raised by a handler that was given back already
+            self.give_back()
+            raise
+
+    def heed(self) -> None:
+        """Run the handlers of what was noted, each of them even if another one raises."""
+        while self.noted:
+            number = self.noted.pop(0)
+            try:
+                self.handlers.get(number, signal.default_int_handler)(number, inspect.currentframe())
+            finally:
+                if self.noted:
+                    self.heed()
 
 
 _state = _State()
 
 
 class Postponed:
-    """While it lasts, interrupts are noted. May be nested."""
+    """While it lasts, signals are noted. May be nested."""
 
     def __enter__(self) -> None:
         state = _state
         if _this_thread() != state.main:
             return
         if not state.depth:
-            handler, noting = _get_handler(_SIGINT), state.noting
-            if handler is not noting and callable(handler):
-                state.handler = handler
-                state.noted_at = None
-                _set_handler(_SIGINT, noting)
+            state.take_over()
         state.depth += 1
 
     def __exit__(self, *_: object) -> None:
@@ -90,38 +129,34 @@ class Postponed:
         if _this_thread() != state.main:
             return
         state.depth -= 1
-        if not state.depth and state.handler is not None:
-            handler, state.handler = state.handler, None
-            _set_handler(_SIGINT, handler)
-            if state.noted_at is not None:
-                state.noted_at = None
-                handler(_SIGINT, inspect.currentframe())
-
-    def heed(self) -> None:
-        """Raise what was noted."""
-        state = _state
-        if state.noted_at is not None and _this_thread() == state.main:
-            state.raise_noted()
+        if not state.depth:
+            state.give_back()
+            if state.noted:
+                state.heed()
 
 
 class Allowed:
-    """While it lasts, interrupts are raised, even if they are postponed around it."""
+    """While it lasts, handlers run, even if signals are postponed around it."""
 
     def __enter__(self) -> None:
         state = _state
-        if state.handler is not None and _this_thread() == state.main and not state.forbidden:
-            _set_handler(_SIGINT, state.handler)
-            if state.noted_at is not None:
-                state.raise_noted()
+        if state.depth and _this_thread() == state.main and not state.forbidden:
+            try:
+                state.give_back()
+                if state.noted:
+                    state.heed()
+            except BaseException:
+                state.take_over()
+                raise
 
     def __exit__(self, *_: object) -> None:
         state = _state
-        if state.handler is not None and _this_thread() == state.main:
-            _set_handler(_SIGINT, state.noting)
+        if state.depth and _this_thread() == state.main and not state.forbidden:
+            state.take_over()
 
 
 class Forbidden:
-    """While it lasts, interrupts are not allowed even where they would be: a wait in the middle of something else."""
+    """While it lasts, handlers do not run even where they would be allowed to: a wait in the middle of something else."""
 
     def __enter__(self) -> None:
         if _this_thread() == _state.main:
@@ -133,16 +168,13 @@ class Forbidden:
 
 
 class NotPostponed:
-    """For where there is nothing to protect: an environment in the caller's own process may be interrupted at any time."""
+    """For where there is nothing to protect: an environment in the caller's own thread may be interrupted at any time."""
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *_: object) -> None:
         pass
-
-    def heed(self) -> None:
-        """There is nothing noted."""
 
 
 Interrupts = Postponed | NotPostponed
@@ -153,9 +185,9 @@ forbidden = Forbidden()
 
 
 def _begin_anew() -> None:
-    """In a forked process, where nobody waits for anything yet."""
-    if _state.handler is not None:
-        _set_handler(_SIGINT, _state.handler)
+    """In a forked process, where nothing is waited for yet."""
+    if _state.depth:
+        _state.give_back()
     _state.__init__()  # type: ignore[misc]
 
 

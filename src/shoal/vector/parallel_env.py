@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from shoal.vector.batching import (
 from shoal.vector.deciding import Deciding
 from shoal.vector.engine import Engine
 from shoal.vector.errors import ConfigurationError, ResetNeeded, StateError
+from shoal.vector.face import Given
 from shoal.vector.first_ready import Batch
 from shoal.vector.half_way import HalfWay, half_way_of
 from shoal.vector.halves import halves_of
@@ -258,7 +259,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
             rows = np.flatnonzero(mask).tolist()
             seed = None if seed is None else [seeds[row] for row in rows]
         self._check_all_seen(rows, "reset_mask" if mask is not None else "reset")
-        with self._interrupts:
+        with self._access:
             self._begin("reset", Op.RESET, self._resets(rows, seed, options))
             self._resetting = rows
             self._groups.expect(rows)
@@ -278,8 +279,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
         """Wait for what :meth:`reset_async` began."""
-        with self._interrupts:
-            return self._reset_results(self._finish("reset", timeout))
+        return self._finish("reset", self._reset_results, timeout)
 
     def _reset_results(self, outcome: Outcome) -> tuple[Any, dict[str, Any]]:
         self._is_seen[self._resetting] = self._is_ready[self._resetting] = True
@@ -296,16 +296,17 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         """Step all environments and wait for all of them."""
         way = self._short_way
         if way is not None and self._pending is None and self._all_ready and not self._has_sent:
-            try:
-                results = way(actions)
-            except BaseException as error:
-                self._interrupted_by(error)
-                raise
-            if isinstance(results, Outcome):
-                return self._step_results(results)
-            if results is not None:
-                self._has_stepped = True
-                return results
+            with self._access:
+                try:
+                    results = way(actions)
+                except BaseException as error:
+                    self._interrupted_by(error)
+                    raise
+                if isinstance(results, Outcome):
+                    return self._step_results(results)
+                if results is not None:
+                    self._has_stepped = True
+                    return results
         # Before a step, and not after it: what goes wrong with a decision must not cost results.
         if self._trial is not None and self._trial.is_over:
             self._decide_before_flight()
@@ -316,32 +317,38 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         return results
 
     def _step(self, actions: Any) -> Step:
-        payloads = self._prepare_step("step", actions)
-        with self._interrupts:
+        self._check_open()
+        with self._access:
+            payloads = self._prepare_step("step", actions)
             self._pending = "step"
             try:
-                outcome = self._pool.perform(STEP, payloads, self._on_reply)
-                self._interrupts.heed()
+                results = self._step_results(self._pool.perform(STEP, payloads, self._on_reply))
             except BaseException as error:
                 self._interrupted_by(error)
                 raise
-            self._pending = None
-            return self._step_results(outcome)
+        self._pending = self._early = self._on_reply = None  # and not before, as in `_finish`
+        return results
 
     def step_async(self, actions: Any) -> None:
         """Begin a step; :meth:`step_wait` gives its results. A batch of actions that does not fit is refused whole."""
+        self._check_open()
         self._decide_before_flight()
-        self._begin("step", Op.STEP, self._prepare_step("step_async", actions))
+        with self._access:
+            self._begin("step", Op.STEP, self._prepare_step("step_async", actions))
 
     def step_wait(self, timeout: float | None = None) -> Step:
         """Wait for what :meth:`step_async` began.
 
         After ``timeout`` seconds it raises and may be called again: the step goes on and no result is lost.
         """
-        with self._interrupts:
-            results = self._step_results(self._finish("step", timeout, self._on_reply))
+        results = self._finish_step(self._step_results, timeout)
         if self._trial is not None:
             self._trial.note_step(num_informed(results[-1]))
+        return results
+
+    def _finish_step(self, results_of: Callable[[Outcome], Given], timeout: float | None = None) -> Given:
+        results = self._finish("step", results_of, timeout, self._on_reply)
+        self._early = self._on_reply = None
         return results
 
     def _prepare_step(self, name: str, actions: Any) -> dict[int, Steps] | None:
@@ -371,8 +378,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         if outcome.loose or outcome.failures:
             self._settle(outcome)
         infos = self._merge_infos(outcome.infos, self.num_envs) if outcome.infos else {}
-        early, self._early, self._on_reply = self._early, None, None
-        observation = self._observations.read(self.copy or self._poisoned is not None, early)
+        observation = self._observations.read(self.copy or self._poisoned is not None, self._early)
         if self._hands_out_as_is:
             return observation, reward, terminated, truncated, infos
         reward, terminated, truncated = map(self._converted, (reward, terminated, truncated))

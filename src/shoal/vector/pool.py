@@ -19,13 +19,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
+from shoal.vector.access import Access
 from shoal.vector.backends import Backend, Recipe, make_backend
 from shoal.vector.backends.serial import SerialBackend
 from shoal.vector.engine import Care
 from shoal.vector.errors import ProtocolError, ShoalError, WaitTimeout, WorkerDied, WorkerError
 from shoal.vector.failures import raise_failures
 from shoal.vector.halves import Half
-from shoal.vector.interrupts import Interrupts, NotPostponed, postponed
+from shoal.vector.interrupts import NotPostponed, postponed
 from shoal.vector.layout import Arena
 from shoal.vector.messages import (
     STEP,
@@ -43,7 +44,7 @@ from shoal.vector.messages import (
     Reply,
 )
 from shoal.vector.partition import partition
-from shoal.vector.plan import Plan, needs_processes
+from shoal.vector.plan import Plan
 from shoal.vector.post_mortem import describe_death, last_words_of
 from shoal.vector.supervisor import Supervisor
 
@@ -51,6 +52,11 @@ logger = logging.getLogger(__name__)
 
 
 OnReply = Callable[[range], None]
+
+LONGEST_WAIT_SECONDS = 0.1
+"""Then a thread that waits looks whether the environments were closed."""
+LONGEST_EVICTION_SECONDS = 1.0
+"""For which close() waits in any case until other threads have seen that."""
 
 
 class Pool:
@@ -75,7 +81,7 @@ class Pool:
         self._failed: WorkerError | None = None
         self._num_slots = 1
         self._closed = False
-        self.interrupts: Interrupts = postponed if needs_processes(plan.backend) else NotPostponed()
+        self.access = Access(NotPostponed() if plan.backend == "serial" else postponed)
         shares = partition(self.num_envs, plan.num_workers, plan.local_envs, plan.step_costs)
         self.rows = [share.rows for share in shares]
         self._workers = range(len(shares))
@@ -89,7 +95,7 @@ class Pool:
         if care.is_journaled or not self.backend.in_process:
             self.backend = Supervisor(self.backend, recipes, care)
         try:
-            with self.interrupts:
+            with self.access:
                 self.backend.start()
                 self.censuses = self._construct()
         except BaseException:
@@ -207,16 +213,26 @@ class Pool:
             )
 
     def _poll(self, timeout: float | None, arrivals: int = 1) -> list[Event]:
+        limit = LONGEST_WAIT_SECONDS if timeout is None else min(timeout, LONGEST_WAIT_SECONDS)
         try:
-            return self.backend.poll(timeout, arrivals)
-        except WorkerError as error:
-            self._fail(error)
+            events = self.backend.poll(limit, arrivals)
+        except Exception as error:
+            if self.access.is_shut:  # by a signal handler in the middle of the wait
+                self.access.refuse()
+            if isinstance(error, WorkerError):
+                self._fail(error)
+            raise
+        if self.access.is_shut:
+            self.access.refuse()
+        return events
 
     def perform(self, op: Op, payloads: Mapping[int, Any] | None, on_reply: OnReply | None = None) -> Outcome:
         """Begin and finish in one go."""
         if isinstance(self.backend, SerialBackend) and self._failed is None:
             self._advance(op)
-            return self.backend.perform(Command(self._sequence, op, None if payloads is None else payloads.get(0)))
+            outcome = self.backend.perform(Command(self._sequence, op, None if payloads is None else payloads.get(0)))
+            self._outcomes = {0: outcome}  # for `finish`, if the call is interrupted before the caller has its results
+            return outcome
         if payloads is None and on_reply is None and op is STEP and self.backend.steps_at_once:
             return self._step_at_once()
         self.begin(op, payloads)
@@ -251,7 +267,7 @@ class Pool:
         while self._waiting:
             try:
                 events = self._poll(None if end is None else max(0.0, end - time.monotonic()))
-            except KeyboardInterrupt:
+            except BaseException:
                 if self.backend.name == "serial":
                     self._waiting.clear()  # its environments were interrupted in mid-step: nothing to wait for
                 raise
@@ -330,9 +346,16 @@ class Pool:
         """End everything, within about ``grace`` seconds. Harmless in a forked child, and when repeated."""
         if self._closed or os.getpid() != self._owner:
             return
-        with self.interrupts:
+        with postponed:
             self._closed = True
+            end = time.monotonic() + grace
+            self.access.shut(max(grace, LONGEST_EVICTION_SECONDS))
             if hasattr(self, "backend"):
-                for late in self.backend.close(grace):
+                for late in self._close_backend(max(0.0, end - time.monotonic())):
                     logger.log(logging.DEBUG if quietly else logging.WARNING, late)
             self.__dict__.pop("arena", None)
+
+    def _close_backend(self, grace: float) -> list[str]:
+        if self.backend.name == "serial" and self.access.is_used_by_others:
+            return [f"environment {self.backend.progress(0)} is at work in another thread, and is left to it unclosed"]
+        return self.backend.close(grace)

@@ -55,8 +55,8 @@ class AtHome:
         worker, rows, command = self._posted.popleft()
         try:
             outcome = self._execute(worker, command)
-        except KeyboardInterrupt as error:
-            # Nobody knows how far these got, so they have to be reset. The others are not touched.
+        except BaseException as error:  # from the handler of a signal
+            # Nothing tells how far these got, so they have to be reset. The others are not touched.
             touched = rows if rows is not None else self._rows[worker] if self._rows else []
             if touched:
                 failures = [Failure.of(error, env_index=row, phase=command.op.label) for row in touched]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from queue import Empty, SimpleQueue
@@ -18,6 +19,7 @@ from typing import ClassVar
 
 from shoal.vector.backends.base import Addressed, InProcess
 from shoal.vector.failures import Failure
+from shoal.vector.interrupts import allowed
 from shoal.vector.layout import Arena, private_arena
 from shoal.vector.messages import (
     EACH,
@@ -76,14 +78,7 @@ class ThreadsBackend(InProcess):
 
     def poll(self, timeout: float | None, arrivals: int = 1) -> list[Event]:
         """Wait for an answer, then take all that are there."""
-        try:
-            events = [self._answers.queue.get(timeout=timeout)]
-        except Empty:
-            return []
-        self._answers.silence()  # before the rest is taken: what comes now rings again
-        while not self._answers.queue.empty():
-            events.append(self._answers.queue.get())
-        return events
+        return self._answers.take(timeout)
 
     def doorbell(self) -> AbstractContextManager[int | None]:
         """A socket that threads write to."""
@@ -117,19 +112,34 @@ class Answers:
     """What threads have answered, with a bell for who waits in an event loop."""
 
     def __init__(self) -> None:
-        self.queue: SimpleQueue[Event] = SimpleQueue()
+        self._events: deque[Event] = deque()
+        self._tokens: SimpleQueue[None] = SimpleQueue()
+        """One for each answer. An interrupted wait may lose one of these, but no answer."""
         self._bell: tuple[socket.socket, socket.socket] | None = None
 
     def put(self, event: Event) -> None:
         """Answer, and ring if somebody listens."""
-        self.queue.put(event)
+        self._events.append(event)
+        self._tokens.put(None)
         bell = self._bell
         if bell is not None:
             with suppress(OSError):  # full, so it rings already; or closed a moment ago
                 bell[1].send(b".")
 
-    def silence(self) -> None:
-        """Stop ringing."""
+    def take(self, timeout: float | None) -> list[Event]:
+        """Wait for an answer, then take all that are there."""
+        while not self._tokens.empty():  # of answers that were taken earlier, or are taken now
+            self._tokens.get()
+        if not self._events:
+            with allowed, suppress(Empty):
+                self._tokens.get(timeout=timeout)
+        self._silence()  # before answers are taken: one that comes now rings again
+        taken = []
+        while self._events:
+            taken.append(self._events.popleft())
+        return taken
+
+    def _silence(self) -> None:
         if self._bell is not None:
             with suppress(BlockingIOError):
                 self._bell[0].recv(4096)
