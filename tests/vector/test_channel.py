@@ -11,15 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal import ProtocolError
+from shoal.vector.backends.board import Board, Desk
 from shoal.vector.backends.channel import HEADER, MAGIC, MAX_PICKLED, MOST_KEPT, Channel, Frame, WorkerChannel
 
 
 @pytest.fixture
 def pair() -> Iterator[tuple[Channel, WorkerChannel]]:
     ours, theirs = socket.socketpair()
-    yield Channel(ours), WorkerChannel(theirs)
+    board = Board(1)
+    desk = Desk(board.fd, 0, processor=-1)
+    yield Channel(ours), WorkerChannel(theirs, desk, uses_board=False)
     ours.close()
     theirs.close()
+    for view in (desk.progress, desk.words, desk._board):
+        view.release()
+    board.close()
 
 
 def drain(channel: Channel, count: int) -> list[Frame]:

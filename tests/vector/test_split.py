@@ -17,6 +17,7 @@ from shoal import ParallelEnv
 from shoal.vector.backends import processes
 from tests.comparing import difference
 from tests.envs import CountingEnv, GrumpyEnv, SilentEnv, WalkingEnv
+from tests.looking import always_look
 
 STEPS = 25
 
@@ -247,9 +248,10 @@ def test_a_recording_of_chosen_environments_is_compared_with_what_is_asked_for(
 
 
 def test_halves_stay_on_their_short_way_when_episodes_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    # However busy the machine is, nobody stops looking.
+    # However busy the machine is, the caller goes on looking.
     monkeypatch.setattr(processes, "SPIN_SECONDS", 2.0)
     monkeypatch.setattr(processes, "usable_cpus", lambda: 2)
+    always_look(monkeypatch)
     with ParallelEnv([SilentEnv] * 6, backend="shm", num_workers=2, start_method="fork") as envs:
         envs.reset(seed=3)
         parts, receive = envs.split(2), envs._recv_exactly

@@ -17,6 +17,7 @@ import pytest
 from shoal import ParallelEnv
 from shoal.vector.cpus import usable_cpus
 from tests.envs import CountingEnv, counting
+from tests.looking import always_look
 
 
 class LoggingEnv(CountingEnv):
@@ -62,24 +63,31 @@ def test_workers_compute_with_one_thread_and_one_hash_order(process_backend: str
         assert envs.get_attr("label") == (f"1/1/1/{seed}",) * 2
 
 
-def processors() -> CountingEnv:
-    env = CountingEnv()
-    env.label = ",".join(map(str, sorted(os.sched_getaffinity(0))))
-    return env
+def processors(_: object) -> str:
+    return ",".join(map(str, sorted(os.sched_getaffinity(0))))
 
 
-def test_each_worker_has_a_processor_of_its_own_where_there_is_one_for_each(way: dict[str, Any]) -> None:
+@pytest.mark.parametrize("looks", [True, False], ids=["looking", "sleeping"])
+def test_each_worker_has_a_processor_of_its_own_while_it_looks_where_there_is_one_for_each(
+    way: dict[str, Any], looks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     available = sorted(os.sched_getaffinity(0))
     everywhere = ",".join(map(str, available))
-    is_process = way["backend"] in ("pipes", "shm") and len(available) == usable_cpus() > 1
+    is_process = looks and way["backend"] in ("pipes", "shm") and len(available) == usable_cpus() > 1
     for num_workers, pin_workers, expected in (
         (len(available), True, list(map(str, available)) if is_process else [everywhere] * len(available)),
         (len(available), False, [everywhere] * len(available)),
         (len(available) + 1, True, [everywhere] * (len(available) + 1)),
     ):
-        fns = [processors] * num_workers
+        fns = [counting(100)] * num_workers
+        always_look(monkeypatch, looks=False)
         with ParallelEnv(fns, num_workers=num_workers, pin_workers=pin_workers, **way) as envs:
-            assert list(envs.get_attr("label")) == expected
+            assert set(envs.call(processors)) == {everywhere}, "what it starts when it is made is not bound"
+            envs.reset()
+            always_look(monkeypatch, looks=looks)
+            for _ in range(3):
+                envs.step([0] * num_workers)
+            assert list(envs.call(processors)) == expected
     assert sorted(os.sched_getaffinity(0)) == available
 
 

@@ -14,8 +14,9 @@ import cloudpickle
 
 from shoal.vector.errors import ConfigurationError, StateError
 from shoal.vector.first_ready import FirstReady
-from shoal.vector.messages import Op, Replay, renumbered
+from shoal.vector.messages import Op, Replay
 from shoal.vector.observations import ObservationReader
+from shoal.vector.replay_parts import past_for
 from shoal.vector.starts import Past, Start
 from shoal.vector.supervisor import Supervisor, check_followed
 from shoal.vector.tasks import rows_of
@@ -112,7 +113,7 @@ class Branching(FirstReady):
         if supervisor is not None:
             supervisor.follow(pasts)
             return
-        starts = {row: Start(0, past=past._replace(replay=renumbered(past.replay, row))) for row, past in pasts.items()}
+        starts = {row: Start(0, past=past_for(past, row)) for row, past in pasts.items()}
         replays = {
             worker: Replay([], {row: starts[row] for row in rows if row in starts})
             for worker, rows in enumerate(self._pool.rows)

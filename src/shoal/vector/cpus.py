@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 
@@ -32,6 +32,14 @@ def own_processors(num_workers: int) -> list[int]:
     except AttributeError:  # not on Linux
         return []
     return available if len(available) == num_workers == usable_cpus() > 1 else []
+
+
+def move_to(processors: Collection[int]) -> None:
+    """Let this thread run on these processors alone, where that is still permitted."""
+    try:
+        os.sched_setaffinity(0, processors)
+    except OSError:
+        pass  # they have been taken away from this process meanwhile
 
 
 def _cgroup_quota(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float | None:

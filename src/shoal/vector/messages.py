@@ -207,28 +207,6 @@ class Replay(NamedTuple):
     where these are called one after the other."""
 
 
-def renumbered(replay: Replay, row: int) -> Replay:
-    """A replay of one environment, for another one."""
-    redo = []
-    for one in replay.redo:
-        payload = one.payload
-        if one.op is Op.RESET:
-            payload = [reset._replace(env_index=row) for reset in payload]
-        elif one.op is Op.STEP:
-            payload = Steps([row], [(row, number, value) for _, number, value in payload.loose], payload.wide)
-        else:
-            payload = payload._replace(rows=[row])
-        redo.append(one._replace(rows=[row], payload=payload, begins=(row,) if one.begins else ()))
-    starts = [_start_of_another(start, row) for start in replay.starts.values()]
-    return Replay(redo, dict.fromkeys([row], starts[0]) if starts else {}, replay.base)
-
-
-def _start_of_another(start: Start, row: int) -> Start:
-    if start.past is None:
-        return start
-    return start._replace(past=start.past._replace(replay=renumbered(start.past.replay, row)))
-
-
 def is_together(command: Command) -> bool:
     """Whether the environments that answer for themselves do so at the same time."""
     return command.op is Op.STEP_EACH and command.payload.pace is Pace.TOGETHER

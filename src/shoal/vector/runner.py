@@ -11,7 +11,7 @@ environments and is given commands one at a time. Autoreset is decided here, for
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -43,6 +43,7 @@ from shoal.vector.messages import (
 )
 from shoal.vector.observations import ObservationWriter
 from shoal.vector.plain_steps import PlainSteps, plain_steps_of
+from shoal.vector.replay_parts import narrowed
 from shoal.vector.replays import IS_REPLAYING
 from shoal.vector.slices import Finished, LoopSlice
 from shoal.vector.snapshot import snapshot
@@ -189,14 +190,16 @@ class Runner:
     def _play(self, replay: Replay, captured: Captured) -> dict[int, str]:
         """Do everything again; returns who came to something else, and where."""
         differing: dict[int, str] = {}
+        for pasts in _told_together(replay.starts):
+            for row, past in pasts.items():
+                self._follow(row, past, captured)
+            before, self.slice.stands_for = self.slice.stands_for, {row: past.row for row, past in pasts.items()}
+            try:
+                whole = next(iter(pasts.values())).replay
+                differing.update(self._play(narrowed(whole, pasts), captured))
+            finally:
+                self.slice.stands_for = before
         for row, start in replay.starts.items():
-            if start.past is not None:
-                self._follow(row, start.past, captured)
-                before, self.slice.stands_for = self.slice.stands_for, {row: start.past.row}
-                try:
-                    differing.update(self._play(start.past.replay, captured))
-                finally:
-                    self.slice.stands_for = before
             if start.lost is not None:
                 self.slice.interrupt(row, start)
         for number, redo in enumerate(replay.redo):
@@ -374,3 +377,12 @@ class Runner:
     def _owned(self, value: Any) -> Any:
         """``value`` untied from the environment; sending it to another process does that by itself."""
         return snapshot(value) if self._in_process else value
+
+
+def _told_together(starts: Mapping[int, Start]) -> list[dict[int, Past]]:
+    """The pasts with which these histories begin: those that are told in one replay together."""
+    together: dict[int, dict[int, Past]] = {}
+    for row, start in starts.items():
+        if start.past is not None:
+            together.setdefault(id(start.past.replay), {})[row] = start.past
+    return list(together.values())

@@ -47,9 +47,9 @@ from shoal.vector.messages import (
     Recipe,
     Replay,
     Reply,
-    renumbered,
 )
 from shoal.vector.one_by_one import OneByOne
+from shoal.vector.replay_parts import past_for
 from shoal.vector.starts import Fault, Past, Start
 from shoal.vector.upkeep import Upkeep
 from shoal.vector.verdicts import Judge
@@ -501,8 +501,7 @@ class Supervisor(Watched):
         assert self.journal is not None
         starts: dict[int, Start] = {}
         for row, past in pasts.items():
-            replay = renumbered(past.replay, row)
-            starts[row] = Start(self.journal.last_sequence + 1, past=past._replace(replay=replay))
+            starts[row] = Start(self.journal.last_sequence + 1, past=past_for(past, row))
         self.journal.begin_from(starts)
         for worker in sorted({self._worker_of[row] for row in starts}):
             ward = self._wards[worker]

@@ -31,18 +31,20 @@ messages, which costs some microseconds.
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Final
 
 from shoal.vector.backends.shared_buffer import SharedBuffer, is_portable, map_shared
+from shoal.vector.cpus import move_to
 from shoal.vector.halves import ALL, NUM_HALVES
 from shoal.vector.patience import LONG_SECONDS, SPIN_SECONDS, look
 
 # Each group has a cache line of its own, so that writing to one does not disturb who looks at another.
 PROGRESS: Final = 0
-ORDERED, SENT, CALLER_ASLEEP, ENOUGH, ORDERED_HALF = 8, 9, 10, 11, 12
+ORDERED, SENT, CALLER_ASLEEP, ENOUGH, ORDERED_HALF, LOOKS = 8, 9, 10, 11, 12, 14
 DONE, ANSWERED, WORKER_ASLEEP, ARRIVED, DONE_HALF = 16, 17, 18, 19, 20
 TOLD, FORM = 24, 28  # and after each the same for the halves
 STRIDE: Final = 32
@@ -76,9 +78,9 @@ class Board:
         return self._buffer.fd
 
     def clear(self, worker: int) -> None:
-        """Forget what a former worker in this place has written, except how many have arrived: that counts for all."""
+        """Forget what a former worker in this place has written. What holds for all stays: how many have arrived."""
         for word in range(STRIDE):
-            if word != ARRIVED:
+            if word not in (ARRIVED, LOOKS):
                 self._words[worker * STRIDE + word] = 0
         self._mail_read[worker] = 0
         # It may have died between finishing something and counting it. Who counts too few is only woken too early.
@@ -92,6 +94,11 @@ class Board:
     def line(self, workers: Sequence[int], half: int = ALL) -> Line:
         """To ask these for steps of all their environments, or of those of one half."""
         return Line(self._words, self._mail_read, workers, half)
+
+    def let_look(self, looks: bool) -> None:
+        """Say whether workers look around while they wait, or sleep."""
+        for worker in range(self._num_workers):
+            self._words[worker * STRIDE + LOOKS] = looks
 
     def mail_sent(self, worker: int) -> None:
         """Say that there is a message on the socket."""
@@ -156,14 +163,6 @@ class Line:
                 asleep.append(worker)
         return asleep
 
-    def is_done(self, sequence: int) -> bool:
-        """Whether all have finished it."""
-        words = self._words
-        for place, _, _ in self._places:  # noqa: SIM110 - a generator would take longer than all of this
-            if words[place] != sequence:
-                return False
-        return True
-
     def wait(self, sequence: int, seconds: float) -> bool:
         """Look for so long at most whether all have finished it; not if one of them has sent a message."""
         words, mail_read, waiting = self._words, self._mail_read, self._places[:]
@@ -180,15 +179,26 @@ class Line:
 class Desk:
     """One worker's side."""
 
-    def __init__(self, board_fd: int, worker: int, *, spins: bool) -> None:
+    def __init__(self, board_fd: int, worker: int, processor: int) -> None:
         words = memoryview(map_shared(board_fd)).cast("B").cast("q")
         self.words = words[worker * STRIDE : (worker + 1) * STRIDE]
         self._board = words
         self.progress = self.words[PROGRESS : PROGRESS + 1]
         self._last_order = self._mail_read = 0  # what has been asked before it sat down is asked still
         self._last_halves = [0] * NUM_HALVES
-        self._patience = SPIN_SECONDS if spins else 0.0
         self._last_wait = self._arrived = 0.0
+        self._processors = [os.sched_getaffinity(0), {processor}] if processor >= 0 else []
+        """Those to run on while it sleeps between steps, and while it looks."""
+        self._looked = 0
+
+    def patience(self) -> float:
+        """For how many seconds to look before sleeping, as the caller has found out."""
+        looks = self.words[LOOKS]
+        if looks != self._looked:
+            self._looked = looks
+            if self._processors:
+                move_to(self._processors[looks])
+        return SPIN_SECONDS if looks else 0.0
 
     def wait(
         self, sleep: Callable[[float | None], bool], next_mail: Callable[[], int], patiently: bool
@@ -211,7 +221,8 @@ class Desk:
     def _wait_for_anything(self, sleep: Callable[[float | None], bool], patiently: bool) -> None:
         begin = perf_counter()
         may_look = patiently and self._last_wait < SPIN_SECONDS and begin - self._arrived < LONG_SECONDS
-        found, _ = look(self._glance, self._patience if may_look else 0.0)
+        patience = self.patience()
+        found, _ = look(self._glance, patience if may_look else 0.0)
         if not found:
             self.words[WORKER_ASLEEP] = 1
             found = self._glance() or sleep(FIRST_SLEEP_SECONDS) or self._glance() or sleep(None)

@@ -195,11 +195,11 @@ class Channel:
 class WorkerChannel:
     """The worker's end. Any thread may send; one thread receives. With a desk, ordinary steps are ordered on the board."""
 
-    def __init__(self, sock: socket.socket, desk: Desk | None = None, *, spins: bool = True) -> None:
+    def __init__(self, sock: socket.socket, desk: Desk, *, uses_board: bool) -> None:
         sock.setblocking(True)
         self.socket = sock
+        self._uses_board = uses_board
         self._desk = desk
-        self._patience = SPIN_SECONDS if spins else 0.0
         self._sending = threading.Lock()
         self._last_wait = self._arrived = 0.0
         self._poll = select.poll()
@@ -227,7 +227,7 @@ class WorkerChannel:
 
     def _hand_over(self, data: bytes | memoryview) -> None:
         """In pieces that the socket holds, each announced: who looks at the board alone must make room for the next."""
-        if self._desk is None:
+        if not self._uses_board:
             self.socket.sendall(data)
             return
         view = memoryview(data)
@@ -235,7 +235,7 @@ class WorkerChannel:
             self.socket.sendall(view[begin : begin + PIECE])
             self._desk.mail_sent()
 
-    def move_to(self, desk: Desk | None) -> None:
+    def move_to(self, desk: Desk) -> None:
         """Look at another place of the board from now on."""
         self._desk = desk
 
@@ -245,7 +245,7 @@ class WorkerChannel:
         Patience is looking for a while before sleeping.
         """
         while True:
-            if self._desk is None:
+            if not self._uses_board:
                 self._wait(patiently)
             else:
                 order = self._desk.wait(self._sleep, self._next_sequence, patiently)
@@ -257,7 +257,7 @@ class WorkerChannel:
             if frame is None:
                 return None
             if frame.kind != RING:
-                if self._desk is not None:
+                if self._uses_board:
                     self._desk.mail_read()
                 return frame
 
@@ -289,7 +289,8 @@ class WorkerChannel:
     def _wait(self, patiently: bool) -> None:
         begin = time.perf_counter()
         may_look = patiently and self._last_wait < SPIN_SECONDS and begin - self._arrived < LONG_SECONDS
-        found, _ = look(self._look, self._patience if may_look else 0.0)
+        patience = self._desk.patience()
+        found, _ = look(self._look, patience if may_look else 0.0)
         if not found:
             self._poll.poll()
         self._arrived = time.perf_counter()

@@ -96,7 +96,7 @@ class Crew:
 
     def __init__(
         self, members: Sequence[Member], start_method: StartMethod, board: Board, arena: SharedBuffer | None,
-        *, uses_board: bool, spins: bool, is_pinned: bool,
+        *, uses_board: bool, is_pinned: bool,
     ) -> None:  # fmt: skip
         self.spare = len(members)
         """The number of its place."""
@@ -107,7 +107,7 @@ class Crew:
         """Workers to whom something could not be sent at once."""
         self._start_method: StartMethod = start_method
         self._board, self._arena = board, arena
-        self._uses_board, self._spins = uses_board, spins
+        self._uses_board = uses_board
         self._processors = own_processors(len(members)) if is_pinned else []
         self._spare_is_free = False
         self._launcher: Launcher | None = None
@@ -129,7 +129,7 @@ class Crew:
         """Start all workers."""
         make_room_for(self.spare)
         self._launcher = make_launcher(self._start_method)
-        self.waiter = make_waiter(spins=self._spins and not self._uses_board)
+        self.waiter = make_waiter()
         for worker in range(self.spare):
             if worker not in self.absent:
                 self._launch(worker)
@@ -158,7 +158,6 @@ class Crew:
                 words_fd=words.fd,
                 arena_fd=self._arena.fd if self._arena is not None else -1,
                 uses_board=self._uses_board,
-                spins=self._spins,
                 processor=self._processor_of(worker),
             )
             try:

@@ -25,6 +25,7 @@ from shoal.vector.backends.limits import occupy_standard_descriptors
 from shoal.vector.backends.remote_log import handle_record
 from shoal.vector.backends.shared_buffer import SharedBuffer
 from shoal.vector.backends.tickets import Tickets
+from shoal.vector.backends.wait_mode import WaitMode
 from shoal.vector.cpus import usable_cpus
 from shoal.vector.errors import ConfigurationError, ProtocolError
 from shoal.vector.failures import Failure
@@ -64,24 +65,26 @@ class ProcessBackend(RealTime):
         members = [Member(recipe, brief(recipe)) for recipe in recipes]  # fails before there is anything to give back
         occupy_standard_descriptors()
         self.num_workers = len(recipes)
+        self.num_envs = recipes[-1].rows.stop
         self._workers = range(self.num_workers)
         self.start_method = start_method
         self._board = Board(self.num_workers + 1)  # one more for the spare
         self._uses_board = self.has_sheet = self.shares_arena and writes_keep_their_order()
-        # Who looks around when there are more workers than processors takes time from those that work.
-        self._spins = self.num_workers <= usable_cpus()
-        self._patience = SPIN_SECONDS if self._spins else 0.0
+        # With more workers than processors, a worker that looks takes time from those that work.
+        self._may_look = self.num_workers <= usable_cpus()
+        self._mode = WaitMode(self.num_envs)
+        self._patience = 0.0
         self._shared = SharedBuffer("shoal-arena") if self.shares_arena else None
         self.crew = Crew(
             members, start_method, self._board, self._shared,
-            uses_board=self._uses_board, spins=self._spins, is_pinned=pin_workers,
+            uses_board=self._uses_board, is_pinned=pin_workers,
         )  # fmt: skip
         self._awaited: dict[int, Command] = {}
         """The commands that have no reply yet, by worker."""
         self._last_wait = 0.0
         self._lines = {ALL: self._board.line(self._workers)}
         """How steps of all environments, and of halves, are ordered on the board."""
-        self._tickets = Tickets(recipes[-1].rows.stop)
+        self._tickets = Tickets(self.num_envs)
         self._stepping = NOT_UNDER_WAY
         """The number of the ordinary step that is under way, unless somebody has asked for workers one by one ..."""
         self._whole: dict[int, Half] = {}
@@ -161,8 +164,25 @@ class ProcessBackend(RealTime):
 
     def poll(self, timeout: float | None, arrivals: int = 1) -> list[Event]:
         """Wait for workers, and return what they replied and who died; perhaps nothing, even before the timeout."""
-        if not self._uses_board:
-            return self._gather(timeout)
+        events = self._poll_board(timeout, arrivals) if self._uses_board else self._gather(timeout)
+        if events and self._may_look:
+            self._note_answers(sum(map(self._num_answered, events)), perf_counter())
+        return events
+
+    def _num_answered(self, event: Event) -> int:
+        if type(event) is Reply:
+            return len(self.crew[event.worker].recipe.rows)
+        return len(event.rows) if type(event) is Arrivals else 1
+
+    def _note_answers(self, num_envs: int, now: float) -> None:
+        """Environments have answered: perhaps it is time to wait in another way."""
+        if self._may_look and self._mode.note(num_envs, now):
+            self._patience = SPIN_SECONDS if self._mode.looks else 0.0
+            self._board.let_look(self._mode.looks)
+            if not self._uses_board:
+                self.crew.waiter.patience = self._patience
+
+    def _poll_board(self, timeout: float | None, arrivals: int) -> list[Event]:
         begin = time.perf_counter()
         patience = self._patience if timeout is None else min(self._patience, timeout)
         events, _ = look(self._glance, patience if self._last_wait < SPIN_SECONDS else 0.0)
@@ -187,7 +207,7 @@ class ProcessBackend(RealTime):
         """Whether steps are ordered on the board, are short enough to look for their end, and no worker has to answer."""
         return (
             self._uses_board
-            and self._spins
+            and self._may_look
             and self._last_wait < SPIN_SECONDS
             and (not self._awaited or [*self._awaited] == [self.crew.spare])
         )
@@ -212,7 +232,9 @@ class ProcessBackend(RealTime):
         begin = perf_counter()
         if not self._lines[ALL].wait(sequence, self._patience):
             return None
-        self._last_wait = perf_counter() - begin
+        now = perf_counter()
+        self._last_wait = now - begin
+        self._note_answers(self.num_envs, now)
         self._stepping = NOT_UNDER_WAY
         return self._forms.read_together(self._workers, sequence)
 
@@ -231,14 +253,12 @@ class ProcessBackend(RealTime):
         number, sequence = half.number, half.sequence
         if number not in self._whole:
             return None
-        line = self._lines[number]
-        if line.is_done(sequence):
-            self._last_wait = 0.0
-        else:
-            begin = perf_counter()
-            if not line.wait(sequence, self._patience if self._last_wait < SPIN_SECONDS else 0.0):
-                return None
-            self._last_wait = perf_counter() - begin
+        begin = perf_counter()
+        if not self._lines[number].wait(sequence, self._patience if self._last_wait < SPIN_SECONDS else 0.0):
+            return None
+        now = perf_counter()
+        self._last_wait = now - begin
+        self._note_answers(len(half.rows), now)
         del self._whole[number]
         self._board.arrivals_seen(len(half.rows))
         return self._forms.read_together(half.workers, sequence, number)

@@ -31,6 +31,9 @@ class Ready(NamedTuple):
 class Waiter(Protocol):
     """Waits until a worker has sent something, or ended."""
 
+    patience: float
+    """For how many seconds to look before sleeping."""
+
     def watch(self, worker: int, channel: int, sentinel: int) -> None:
         """Begin to watch a worker."""
 
@@ -50,16 +53,17 @@ class Waiter(Protocol):
         """Stop watching anybody."""
 
 
-def make_waiter(*, spins: bool) -> Waiter:
-    """The quick one on Linux, the portable one elsewhere. ``spins`` makes the quick one look a few times before it sleeps."""
-    return PortableWaiter() if is_portable() else EpollWaiter(spins=spins)
+def make_waiter() -> Waiter:
+    """The quick one on Linux, the portable one elsewhere."""
+    return PortableWaiter() if is_portable() else EpollWaiter()
 
 
 class EpollWaiter:
     """One persistent epoll over sockets and process descriptors."""
 
-    def __init__(self, *, spins: bool) -> None:
-        self._patience = SPIN_SECONDS if spins else 0.0
+    patience = 0.0
+
+    def __init__(self) -> None:
         self._epoll = select.epoll()
         own(self._epoll.fileno())
         self._channels: dict[int, int] = {}
@@ -80,7 +84,7 @@ class EpollWaiter:
                 self._epoll.modify(channel, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
 
     def wait(self, timeout: float | None) -> Ready:
-        patience = self._patience if timeout is None else min(self._patience, timeout)
+        patience = self.patience if timeout is None else min(self.patience, timeout)
         found, waited = look(self._look, patience if self._last_wait < SPIN_SECONDS else 0.0)
         if not found and timeout != 0:
             begin = time.perf_counter()
@@ -109,7 +113,9 @@ class EpollWaiter:
 
 
 class PortableWaiter:
-    """A selector over the sockets; now and then it asks whether the processes are still there."""
+    """A selector over the sockets; now and then it asks whether the processes are still there. It never looks."""
+
+    patience = 0.0
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()

@@ -89,10 +89,8 @@ class Post:
     """-1 where the arena is not shared."""
     uses_board: bool
     """Whether ordinary steps are ordered on the board."""
-    spins: bool
-    """Whether to look around for a moment before sleeping."""
     processor: int
-    """The one to run on, or -1 for any."""
+    """The one to run on while nobody else wants it, or -1 for any."""
 
     def descriptors(self) -> dict[str, int]:
         """What it inherits, by name."""
@@ -128,9 +126,8 @@ def serve(post: Post) -> NoReturn:
     exit_code = 1
     try:
         _settle_in(post)
-        desk = Desk(post.board_fd, post.worker, spins=post.spins)
-        board_desk = desk if post.uses_board else None
-        channel = WorkerChannel(socket.socket(fileno=post.channel_fd), board_desk, spins=post.spins)
+        desk = Desk(post.board_fd, post.worker, post.processor)
+        channel = WorkerChannel(socket.socket(fileno=post.channel_fd), desk, uses_board=post.uses_board)
         HERE = Worker(post, channel, desk)
         HERE.run()
         exit_code = 0
@@ -155,8 +152,6 @@ def _settle_in(post: Post) -> None:
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     os.environ[COOKIE] = str(os.getpid())
     volunteer_for_oom()
-    if post.processor >= 0:
-        os.sched_setaffinity(0, {post.processor})
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
@@ -234,10 +229,8 @@ class Worker:
         """Sit down where another worker has been. The caller has cleared its desk."""
         fields: dict[str, Any] = pickle.loads(frame.pickled)
         self._post = replace(self._post, **fields)
-        if self._post.processor >= 0:
-            os.sched_setaffinity(0, {self._post.processor})
-        self._desk = Desk(self._post.board_fd, self._post.worker, spins=self._post.spins)
-        self._channel.move_to(self._desk if self._post.uses_board else None)
+        self._desk = Desk(self._post.board_fd, self._post.worker, self._post.processor)
+        self._channel.move_to(self._desk)
 
     def _carry_out_order(self, sequence: int, half: int) -> None:
         """Take a step that was ordered on the board."""
