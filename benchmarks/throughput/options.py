@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--rigs",
         type=lambda text: _known(parser, "rig", text, [rig.name for rig in CONTESTANTS]),
-        help="comma-separated, such as shoal-auto,gymnasium-async; ideal always takes part",
+        help="comma-separated, such as shoal-auto,gymnasium-async; ideal always takes part, but not beside busy processes",
     )
     parser.add_argument(
         "--busy",
