@@ -48,7 +48,7 @@ bench: setup  ## Shoal beside its peers (makes a virtual environment of its own)
 	$(BIN)/python -m benchmarks.training
 	$(BIN)/python -m benchmarks.training.cage2
 
-demo: setup  ## a rollout on every backend with the proof of sameness, then a policy that learns in about a minute
+demo: setup  ## where workers pay and where not, same results on every backend; then a policy that learns in about a minute
 	$(BIN)/shoal demo
 
 clean:  ## remove what the other verbs made

@@ -152,3 +152,6 @@ CELLS: tuple[Cell, ...] = (
     Cell(0, 1000, world=FROZEN_LAKE),
     Cell(0, 64, world=CART_POLE),
 )
+
+BUSY_CELLS = ("5us-x64", "50us-x20", "300us-x8", "300us-x20")
+"""What is measured beside busy processes unless cells are named."""

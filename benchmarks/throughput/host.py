@@ -19,12 +19,14 @@ import multiprocessing
 import os
 import signal
 import tempfile
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
+from benchmarks import peers_venv
 from benchmarks.throughput.rigs.base import Rig
 from benchmarks.throughput.rigs.catalogue import RigSpec
 from benchmarks.throughput.workload import Workload
@@ -162,6 +164,21 @@ class Host:
             self.end()
             raise RigError(reply.problem)
         return reply.value
+
+
+def load_all(hosts: Sequence[Host]) -> dict[str, str]:
+    """Import every library, each in its host, all at once; return who could not and why."""
+    installation = peers_venv.installation_problems()
+    problems = {}
+    for host in hosts:
+        host.launch()
+    for host in hosts:
+        try:
+            host.wait_until_loaded()
+        except RigError as failure:
+            reason = installation.get(host.spec.distribution)
+            problems[host.spec.name] = f"not installed: {reason}" if reason else str(failure)
+    return problems
 
 
 def _serve(connection: Connection, spec: RigSpec, log: Path) -> None:

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.throughput.cells import CELLS, Cell
-from benchmarks.throughput.plan import FULL, QUICK, Plan
-from benchmarks.throughput.rigs.catalogue import CONTESTANTS, RigSpec
+from benchmarks.throughput.cells import BUSY_CELLS, CELLS, Cell
+from benchmarks.throughput.plan import BUSY, FULL, QUICK, QUICK_BUSY, BusyPlan, Plan
+from benchmarks.throughput.rigs.catalogue import BUSY_RIGS, CONTESTANTS, RigSpec
 
 _OUTPUT = Path("benchmarks") / "results" / "throughput"
 
@@ -28,24 +28,36 @@ class Options:
     """If so, each takes part in every cell in which it can."""
     plan: Plan
     output: Path
+    busy: tuple[int, ...]
+    """Beside how many busy processes, one number after the other; if none is given, the machine should do nothing else."""
+    busy_plan: BusyPlan
     redraw: bool
     """Whether to show once more what was measured before, instead of measuring."""
 
 
 def parse(arguments: Sequence[str]) -> Options:
     """Understand the command line, or leave with a message."""
-    given = _parser().parse_args(arguments)
-    plan = QUICK if given.quick else FULL
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if given.busy and given.redraw:
+        parser.error("--redraw shows a run without --busy")
+    plan, busy_plan = (QUICK, QUICK_BUSY) if given.quick else (FULL, BUSY)
+    cells, rigs = given.cells, given.rigs
+    if given.busy:
+        cells, rigs = cells or BUSY_CELLS, rigs or BUSY_RIGS
     if given.repeats is not None:
         plan = dataclasses.replace(plan, repeats=given.repeats)
+        busy_plan = dataclasses.replace(busy_plan, repeats=given.repeats)
     if given.no_startup:
         plan = dataclasses.replace(plan, startup_repeats=0)
     return Options(
-        cells=_cells(given.cells, given.quick),
-        rigs=_rigs(given.rigs, given.quick),
+        cells=_cells(cells, given.quick),
+        rigs=_rigs(rigs, given.quick),
         rigs_were_named=given.rigs is not None,
         plan=plan,
         output=given.output,
+        busy=given.busy,
+        busy_plan=busy_plan,
         redraw=given.redraw,
     )
 
@@ -66,7 +78,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--rigs",
         type=lambda text: _known(parser, "rig", text, [rig.name for rig in CONTESTANTS]),
-        help="comma-separated, such as shoal-auto,gymnasium-async; ideal always takes part",
+        help="comma-separated, such as shoal-auto,gymnasium-async; ideal always takes part, but not beside busy processes",
+    )
+    parser.add_argument(
+        "--busy",
+        type=_numbers,
+        default=(),
+        metavar="NUMBERS",
+        help="beside so many busy processes, such as 0,1,2,4; without --cells and --rigs, a few cells and rigs",
     )
     parser.add_argument("--repeats", type=_positive, help="repeats per cell and rig")
     parser.add_argument("--no-startup", action="store_true", help="leave out start-up time and memory")
@@ -90,6 +109,13 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number} is not a number of repeats; use 1 or more")
     return number
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    numbers = text.split(",")
+    if not all(number.strip().isdecimal() for number in numbers):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers of processes; give one such as 0,1,2,4")
+    return tuple(int(number) for number in numbers)
 
 
 def _cells(names: Sequence[str] | None, quick: bool) -> tuple[Cell, ...]:

@@ -47,3 +47,17 @@ QUICK = Plan(
     # Starting 200 of Gymnasium's processes from a server takes longer than a cell.
     startup_rigs=("shoal-auto", "shoal-shm-fork", "gymnasium-async"),
 )
+
+
+@dataclass(frozen=True)
+class BusyPlan:
+    """The same beside busy processes, where every turn starts the environments afresh."""
+
+    repeats: int
+    warm_up_seconds: float
+    """From the first step on; whoever decides how to run must have done so by then."""
+    turn_seconds: float
+
+
+BUSY = BusyPlan(repeats=5, warm_up_seconds=3.0, turn_seconds=1.25)
+QUICK_BUSY = BusyPlan(repeats=1, warm_up_seconds=1.0, turn_seconds=0.3)

@@ -7,19 +7,18 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import peers_venv
 from benchmarks.startup.starters import starters
 from benchmarks.startup.starts import StartRecord, measure_starts
+from benchmarks.throughput.busy.run import run_busy
 from benchmarks.throughput.calibration import calibrate
 from benchmarks.throughput.cells import Cell
 from benchmarks.throughput.closing import print_closing
-from benchmarks.throughput.host import Host, RigError
+from benchmarks.throughput.host import Host, load_all
 from benchmarks.throughput.lineup import why_not
 from benchmarks.throughput.machine import describe_machine, installed_versions
 from benchmarks.throughput.measure import measure_cell, needs_measured_ideal
@@ -38,31 +37,33 @@ _NARROWEST = 150
 def main(options: Options) -> None:
     # Set before any library is imported, and inherited by every host and worker.
     os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))
-    options.output.mkdir(parents=True, exist_ok=True)
+    logs = options.output / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
     console = Console()
     console.width = max(console.width, _NARROWEST)  # also where it is written to a file
+    if options.busy:
+        run_busy(options, console, logs)
+        return
     file = options.output / "throughput.json"
     if options.redraw:
         run = load(file)
         for cell in run.cells:
             print_cell(console, cell)
     else:
-        run = _run(options, console, file)
+        run = _run(options, console, file, logs)
     libraries.draw(run, options.output / "libraries.png")
     comparison.draw(run, options.output / "comparison.png")
     print_closing(console, run)
     console.print(f"Saved throughput.json, comparison.png and libraries.png in {options.output}")
 
 
-def _run(options: Options, console: Console, file: Path) -> RunResult:
+def _run(options: Options, console: Console, file: Path, logs: Path) -> RunResult:
     start = time.monotonic()
     run = _nothing_yet(options)
-    logs = options.output / "logs"
-    logs.mkdir(exist_ok=True)
     hosts = [Host(spec, logs) for spec in (*options.rigs, IDEAL) if _is_needed(spec.name, options)]
     try:
         with console.status("importing the libraries"):
-            problems = _load(hosts)
+            problems = load_all(hosts)
         with Watch(run.calibration) as watch:
             for cell in options.cells:
                 in_cell = [host for host in hosts if host.spec is not IDEAL or needs_measured_ideal(cell)]
@@ -105,21 +106,6 @@ def _sitting_out(options: Options, cell: Cell) -> dict[str, str]:
     """Who does not take part in a cell, and why."""
     reasons = {rig.name: why_not(rig, cell, options.rigs_were_named) for rig in options.rigs}
     return {name: reason for name, reason in reasons.items() if reason is not None}
-
-
-def _load(hosts: Sequence[Host]) -> dict[str, str]:
-    """Import every library, each in its host, all at once; return who could not and why."""
-    installation = peers_venv.installation_problems()
-    problems = {}
-    for host in hosts:
-        host.launch()
-    for host in hosts:
-        try:
-            host.wait_until_loaded()
-        except RigError as failure:
-            reason = installation.get(host.spec.distribution)
-            problems[host.spec.name] = f"not installed: {reason}" if reason else str(failure)
-    return problems
 
 
 def _measure_startup(options: Options, logs: Path, console: Console) -> tuple[StartRecord, ...]:

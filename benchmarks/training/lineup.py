@@ -37,6 +37,8 @@ PEERS = tuple(
     for kind in kinds
     for threads in (None, 1)
 )
+BUSY_PEERS = tuple(peer for peer in PEERS if peer.threads == 1)
+"""Beside busy processes, where threads of torch wait for the one whose core is taken: more than ten times as slow."""
 
 
 class Trainer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import shlex
 import statistics
@@ -16,16 +17,19 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.busy_processes import busy_processes
 from benchmarks.throughput.calibration import Calibration, calibrate
 from benchmarks.throughput.machine import describe_machine, installed_versions
 from benchmarks.throughput.ratios import ratio_of_medians
-from benchmarks.throughput.watch import Watch
-from benchmarks.training.lineup import PEERS, SHOAL, Contestant, Trainer
+from benchmarks.throughput.watch import Rate, Watch
+from benchmarks.training.lineup import BUSY_PEERS, PEERS, SHOAL, Contestant, Trainer
 from benchmarks.training.task import CELLS, GROWTH, Cell, Task
 
 PATIENCE = 4.0
 """Seconds to wait for a steady machine, for every turn."""
 TARGETS = {"Stable-Baselines3": 2.0, "single file": 1.5}
+BUSY_TARGETS = {"Stable-Baselines3": 1.5}
+"""Beside busy processes."""
 LIMITS = {
     "environments": "the environments",
     "policy": "the policy",
@@ -42,7 +46,7 @@ class Record:
     contestant: str
     library: str
     rates: list[float] = field(default_factory=list)
-    """Steps per second, one for each turn, at the calibrated speed of the machine."""
+    """Steps per second, one for each turn; at the calibrated speed of the machine, except beside busy processes."""
     unsteady: int = 0
     """Turns that never met a steady machine."""
     told: dict[str, Any] = field(default_factory=dict)
@@ -61,13 +65,19 @@ def main(arguments: Sequence[str]) -> None:
     begin = time.monotonic()
     machine, calibration = describe_machine(), calibrate()
     cells = [cell for cell in CELLS if cell.name in options.cells.split(",")]
+    contestants = (SHOAL, *(BUSY_PEERS if options.busy else PEERS))
     records: list[Record] = []
-    with console.status("measuring") as status, Watch(calibration) as watch:
+    growth: list[Record] = []
+    with console.status("measuring") as status, contextlib.ExitStack() as stack:
+        # Beside busy processes the machine cannot be steady.
+        watch = None if options.busy else stack.enter_context(Watch(calibration))
+        stack.enter_context(busy_processes(options.busy))
         for cell in cells:
-            found = measure(cell, (SHOAL, *PEERS), calibration, watch, options.repeats, status.update)
-            console.print(comparison_table(cell, found))
+            found = measure(cell, contestants, calibration, watch, options.repeats, status.update)
+            console.print(comparison_table(cell, found, options.busy))
             records += found
-        growth = [] if options.no_growth else measure_growth(calibration, watch, options.repeats, status.update)
+        if not options.no_growth:
+            growth = measure_growth(calibration, watch, options.repeats, status.update)
     if growth:
         console.print(growth_table(growth))
     result = {
@@ -75,6 +85,7 @@ def main(arguments: Sequence[str]) -> None:
         "seconds": round(time.monotonic() - begin, 1),
         "machine": asdict(machine),
         "versions": installed_versions(["shoal", "torch", "gymnasium", "stable-baselines3", "numpy", "numba"]),
+        "busy": options.busy,
         "settings": asdict(Task(CELLS[0], 0).settings),
         "records": [asdict(record) for record in records],
         "growth": [asdict(record) for record in growth],
@@ -88,7 +99,7 @@ def measure(
     cell: Cell,
     contestants: Sequence[Contestant],
     calibration: Calibration,
-    watch: Watch,
+    watch: Watch | None,
     repeats: int,
     say: Callable[[str], None],
 ) -> list[Record]:
@@ -115,7 +126,9 @@ def measure(
     return records
 
 
-def measure_growth(calibration: Calibration, watch: Watch, repeats: int, say: Callable[[str], None]) -> list[Record]:
+def measure_growth(
+    calibration: Calibration, watch: Watch | None, repeats: int, say: Callable[[str], None]
+) -> list[Record]:
     """Shoal with one environment and with more, by turns."""
     tasks = [Task(cell, calibration.turns(cell.step_microseconds or 0.0)) for cell in GROWTH]
     records = [Record(task.cell.name, SHOAL.name, SHOAL.library) for task in tasks]
@@ -131,11 +144,11 @@ def measure_growth(calibration: Calibration, watch: Watch, repeats: int, say: Ca
     return records
 
 
-def _take_turn(trainer: Trainer | None, record: Record, watch: Watch) -> None:
+def _take_turn(trainer: Trainer | None, record: Record, watch: Watch | None) -> None:
     if trainer is None or record.problem is not None:
         return
     try:
-        rate = watch.steady_rate(trainer.rate, PATIENCE)
+        rate = Rate(trainer.rate(), True) if watch is None else watch.steady_rate(trainer.rate, PATIENCE)
         record.rates.append(rate.value)
         record.unsteady += not rate.steady
         record.told = trainer.told
@@ -143,12 +156,14 @@ def _take_turn(trainer: Trainer | None, record: Record, watch: Watch) -> None:
         record.problem = str(error)
 
 
-def comparison_table(cell: Cell, records: Sequence[Record]) -> Table:
+def comparison_table(cell: Cell, records: Sequence[Record], busy: int) -> Table:
     """Everybody, and how many times as fast Shoal is."""
     columns = ("", "steps a second", "lowest-highest", "unsteady", "Shoal is", "target")
-    table = _table(f"{cell.name}: the whole training loop, medians", columns)
+    beside = f" beside {busy} busy process{'' if busy == 1 else 'es'}" if busy else ""
+    table = _table(f"{cell.name}{beside}: the whole training loop, medians", columns)
     ours = next(record for record in records if record.library == SHOAL.library)
-    best = {library: _best(records, library) for library in TARGETS}
+    targets = BUSY_TARGETS if busy else TARGETS
+    best = {library: _best(records, library) for library in targets}
     for record in records:
         if record.problem is not None:
             table.add_row(record.contestant, f"not run: {record.problem}")
@@ -159,11 +174,11 @@ def comparison_table(cell: Cell, records: Sequence[Record]) -> Table:
             interval = "" if ratio.low is None else f" [{ratio.low:.2f}-{ratio.high:.2f}]"
             times = f"{ratio.value:.2f} x{interval}"
         if record is best.get(record.library):
-            wanted = TARGETS[record.library]
+            wanted = targets[record.library]
             target = f">= {wanted:.1f} x the better"
             style = "" if ours.median >= wanted * record.median else "yellow"
         spread = f"{min(record.rates):,.0f}-{max(record.rates):,.0f}"
-        unsteady = f"{record.unsteady} of {len(record.rates)}"
+        unsteady = "" if busy else f"{record.unsteady} of {len(record.rates)}"
         table.add_row(record.contestant, f"{record.median:,.0f}", spread, unsteady, times, target, style=style)
     return table
 
@@ -201,13 +216,20 @@ def _table(title: str, columns: Sequence[str]) -> Table:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.training", description=__doc__)
     parser.add_argument("--repeats", type=int, default=9, help="turns of everybody")
-    parser.add_argument("--cells", default=",".join(cell.name for cell in CELLS), help="comma-separated names")
+    parser.add_argument("--cells", help="comma-separated names")
     parser.add_argument("--no-growth", action="store_true", help="leave out the table of 1, 4, 8 and 16 environments")
+    busy = "beside so many busy processes; without --cells, the cells of CartPole alone; never with the last table"
+    parser.add_argument("--busy", type=int, default=0, metavar="NUMBER", help=busy)
     default = Path("benchmarks") / "results" / "training" / "training.json"
     parser.add_argument("--output", type=Path, default=default, metavar="FILE")
     options = parser.parse_args(arguments)
     if options.repeats < 1:
         parser.error("--repeats must be at least 1")
+    if options.busy < 0:
+        parser.error("--busy must not be negative")
+    if options.cells is None:
+        options.cells = ",".join(cell.name for cell in CELLS if not options.busy or cell.step_microseconds is None)
+    options.no_growth = options.no_growth or options.busy > 0
     unknown = sorted(set(options.cells.split(",")) - {cell.name for cell in CELLS})
     if unknown:
         parser.error(f"there is no cell {unknown[0]!r}: choose among {', '.join(cell.name for cell in CELLS)}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_cli import run, wide_terminal
+from tests.cli.test_cli import run, terminal
 
 SMALL = ("--steps", "12", "--seeds", "0", "--backends", "serial", "--num-envs", "2")
 
@@ -68,7 +68,7 @@ def test_a_module_is_found_where_the_command_is_run(tmp_path: Path) -> None:
     (tmp_path / "my_world.py").write_text("import gymnasium\ndef make():\n    raise ValueError('not yet')\n")
     command = Path(sys.executable).with_name("shoal")
     done = subprocess.run(
-        [command, "check", "my_world:make", *SMALL], cwd=tmp_path, capture_output=True, text=True, env=wide_terminal()
+        [command, "check", "my_world:make", *SMALL], cwd=tmp_path, capture_output=True, text=True, env=terminal(160)
     )
     assert done.returncode == 1, done.stderr
     assert "Making the environment raised ValueError: not yet" in done.stdout
@@ -79,7 +79,7 @@ def test_an_id_may_name_the_module_that_registers_it(tmp_path: Path) -> None:
         "import gymnasium\ngymnasium.register('Mine-v0', 'gymnasium.envs.classic_control.cartpole:NoSuchEnv')\n"
     )
     command = [sys.executable, "-m", "shoal.cli.main", "check", "my_worlds:Mine-v0", *SMALL]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=wide_terminal())
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=terminal(160))
     assert done.returncode == 1, done.stderr
     assert "Mine-v0" in done.stdout
     assert "cannot-be-made" in done.stdout

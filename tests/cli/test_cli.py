@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from rich.console import Console
 
 import shoal
+from shoal.cli.rollouts import Rollout
+from shoal.cli.sameness import verdict, warn_if_busy
 from shoal.vector.profile.tracks import Share
+from tests.envs import CountingEnv
 
 
-def run(*arguments: str, expect: int = 0) -> str:
+def run(*arguments: str, expect: int = 0, columns: int = 160) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "shoal.cli.main", *arguments],
         capture_output=True,
         text=True,
         timeout=110,
-        env=wide_terminal(),
+        env=terminal(columns),
     )
     assert done.returncode == expect, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout + done.stderr
 
 
-def wide_terminal() -> dict[str, str]:
-    import os
+def terminal(columns: int) -> dict[str, str]:
+    return {**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1"}
 
-    return {**os.environ, "COLUMNS": "160", "NO_COLOR": "1"}
+
+class Timekeeping(CountingEnv):
+    """Tells the time, which differs on every backend."""
+
+    def _observe(self) -> tuple[Any, dict[str, Any]]:
+        return np.full(2, time.perf_counter() % 1, np.float32), {}
 
 
 def test_version() -> None:
@@ -48,12 +63,67 @@ def test_envs_lists_what_is_registered() -> None:
     assert "No registered environment has 'nonsense' in its id" in run("envs", "nonsense")
 
 
-def test_demo_proves_that_the_results_are_identical() -> None:
+def test_demo_compares_backends_where_workers_pay_and_where_they_do_not() -> None:
     text = run("demo", "--num-envs", "5", "--rounds", "30", "--no-train")
-    assert "Identical: every observation, reward, flag and info of 150 steps" in text
-    assert all(backend in text for backend in ("serial", "threads", "pipes", "shm"))
-    assert 'backend="auto", the default: A step of one environment takes' in text
+    assert "The same 30 random steps of 5 environments on every backend." in text
+    titles = "5 x CartPole-v1, with 300 µs of computing in every step", "5 x CartPole-v1 as it is"
+    for title, section in zip(titles, text.split("5 x CartPole-v1")[1:], strict=True):
+        assert title in text
+        rows = {line.split()[0]: line.split()[-1] for line in section.splitlines() if line.strip()}
+        assert len({rows[backend] for backend in ("serial", "threads", "pipes", "shm", "auto")}) == 1
+        assert re.search("Workers (pay|do not pay|make no difference) here: ", section)
+        assert re.search(
+            'backend="auto", the default, has picked (serial|shm): A step of one environment takes', section
+        )
+    assert (
+        "Identical: every observation, reward, flag and info of 300 steps has the same digest on every backend." in text
+    )
     assert "attacked" not in text
+
+
+def test_demo_fits_a_narrow_terminal() -> None:
+    text = run("demo", "--num-envs", "2", "--rounds", "5", "--no-train", columns=80)
+    assert max(map(len, text.splitlines())) <= 80
+    assert len(re.findall("(?m)^(serial|threads|pipes|shm|auto) .* ms .* [0-9a-f]{12}", text)) == 10
+
+
+def test_demo_compares_an_environment_of_ones_own() -> None:
+    text = run("demo", "tests.envs:CountingEnv", "--num-envs", "2", "--rounds", "5", "--no-train")
+    assert "2 x tests.envs:CountingEnv" in text
+    assert "Identical: every observation, reward, flag and info of 10 steps has the same digest" in text
+    assert "CartPole" not in text
+
+
+def test_demo_says_what_makes_results_differ() -> None:
+    text = run("demo", "tests.cli.test_cli:Timekeeping", "--num-envs", "2", "--rounds", "5", "--no-train")
+    assert "The results differ. The environment is not deterministic: it uses a clock, global random numbers" in text
+    assert "Identical" not in text
+
+
+@pytest.mark.parametrize(
+    ("shm", "sentence"),
+    [
+        (1900, "Workers pay here: shm is 1.9 times as fast as serial."),
+        (500, "Workers do not pay here: serial is 2.0 times as fast as shm."),
+        (1050, "Workers make no difference here: shm is about as fast as serial."),
+    ],
+)
+def test_demo_judges_workers_by_what_was_measured(shm: float, sentence: str) -> None:
+    rollout = Rollout(1000, 0.0, "", "serial", "It is quicker.")
+    done = {"serial": rollout, "shm": replace(rollout, steps_per_second=shm), "auto": rollout}
+    said = verdict(done).replace("[bold]", "").replace("[/bold]", "")
+    assert said == f'{sentence}\nbackend="auto", the default, has picked serial: It is quicker.'
+
+
+@pytest.mark.parametrize(("load", "is_said"), [(9.0, True), (0.1, False)])
+def test_demo_says_when_other_programs_keep_the_machine_busy(
+    load: float, is_said: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    warn_if_busy(Console(width=200))
+    warning = "Other programs keep this machine busy (load 9.0 on 2 processors), so worker processes gain less"
+    assert capsys.readouterr().out == (f"{warning} than they could.\n" if is_said else "")
 
 
 def test_demo_trains_a_policy_and_compares_it(tmp_path: Path) -> None:

@@ -125,3 +125,6 @@ CONTESTANTS: tuple[RigSpec, ...] = (
     _PUFFERLIB.rig("halves", "PufferLibHalvesRig", "processes", way="halves"),
     _ENVPOOL.rig("", "EnvPoolRig", "compiled", quick=True),
 )
+
+BUSY_RIGS = ("shoal-auto", "shoal-shm", "gymnasium-sync", "gymnasium-async", "sb3-dummy", "sb3-subproc")
+"""Who is measured beside busy processes unless rigs are named."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import pickle
 import time
 from collections.abc import Callable
@@ -24,35 +25,40 @@ class Rollout:
     steps_per_second: float
     start_seconds: float
     digest: str
+    """Of what the reset and the first ``rounds`` steps returned."""
+    backend: str | None
+    """Where the environments were run, if they say so."""
     reason: str | None
-    """Why the environments were run as they were, if they say so."""
+    """Why there."""
 
 
 def roll_out(make: Callable[[], Vector], rounds: int, seed: int = 0) -> Rollout:
     """Make environments, reset them, step them ``rounds`` times, close them.
 
-    The digest is taken afterwards from copies, so that taking it is not timed.
+    Steps that are spent on deciding where to run come first and are not timed, because that happens once, however long a
+    rollout is. The digest is taken afterwards from copies, so that taking it is not timed.
     """
     began = time.perf_counter()
     envs = make()
     started = time.perf_counter() - began
     try:
         envs.action_space.seed(seed)
-        actions = [envs.action_space.sample() for _ in range(rounds)]
+        actions = itertools.cycle([envs.action_space.sample() for _ in range(rounds)])
         results: list[Any] = [envs.reset(seed=seed)]
-        while _reason(envs) == UNDECIDED:  # which happens once, however long a rollout is
-            envs.step(actions[0])
+        while _plan(envs, "reason") == UNDECIDED:
+            results.append(envs.step(next(actions)))
         began = time.perf_counter()
-        results.extend(envs.step(action) for action in actions)
+        results.extend(envs.step(next(actions)) for _ in range(rounds))
         elapsed = time.perf_counter() - began
-        return Rollout(rounds * envs.num_envs / elapsed, started, _digest(results), _reason(envs))
+        digest = _digest(results[: rounds + 1])
+        return Rollout(rounds * envs.num_envs / elapsed, started, digest, _plan(envs, "backend"), _plan(envs, "reason"))
     finally:
         envs.close()
 
 
-def _reason(envs: Vector) -> str | None:
+def _plan(envs: Vector, what: str) -> str | None:
     plan = getattr(envs, "plan", None)
-    return None if plan is None else str(plan.reason)
+    return None if plan is None else str(getattr(plan, what))
 
 
 def _digest(results: Any) -> str:
