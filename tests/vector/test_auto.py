@@ -19,13 +19,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import shoal
-from shoal.vector import deciding, second_look, step_clock, trial, wording
+from shoal.vector import comparison, deciding, step_clock, trial, wording
 from shoal.vector.backends import make_backend
 from shoal.vector.backends.serial import SerialBackend
+from shoal.vector.comparison import Comparison
 from shoal.vector.flights import Flights
 from shoal.vector.forecast import Measured, forecasts, slowness
 from shoal.vector.partition import by_cost, longest_share, partition
-from shoal.vector.second_look import SecondLook
 from shoal.vector.supervisor import Supervisor
 from shoal.vector.trial import Verdict
 from tests.comparing import difference, rollout
@@ -43,6 +43,7 @@ def _made_up_time(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_begin", "_end"):
         monkeypatch.setattr(step_clock, name, lambda: step_clock.Moment(*NOW))
     monkeypatch.setattr(step_clock, "_wall", lambda: NOW[0])
+    monkeypatch.setattr(trial, "others_running", lambda: 0)
 
 
 class CostlyEnv(WalkingEnv):
@@ -67,7 +68,7 @@ def play_until_decided(envs: shoal.ParallelEnv, most: int = 400) -> list[Any]:
     random = np.random.default_rng(0)
     results: list[Any] = [envs.reset(seed=3)]
     for _ in range(most):
-        if envs._trial is None and envs._look is None:
+        if envs._trial is None:
             break
         results.append(envs.step(random.integers(3, size=envs.num_envs)))
     results.extend(envs.step(random.integers(3, size=envs.num_envs)) for _ in range(20))
@@ -112,103 +113,135 @@ def test_what_costs_little_stays_and_no_worker_is_started(monkeypatch: pytest.Mo
 
 
 CLOSE: dict[str, Any] = {"computing": 30e-6}
-"""With eight of these, workers are a little quicker, as far as one can tell before."""
+"""With eight of these, a step of all takes 240 µs at home, and workers should be a little quicker."""
 
 
 @pytest.fixture
-def quick_look(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """The second look takes five steps, and the machine is an ordinary one, on which nothing takes too long."""
+def quick(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """A window has five steps, and the machine is an ordinary one, on which nothing takes too long."""
     monkeypatch.setattr(trial, "slowness", lambda: 1.0)
-    monkeypatch.setattr(second_look, "SETTLING_SECONDS", 0.0)
-    monkeypatch.setattr(second_look, "LOOKING_SECONDS", 0.0)
-    monkeypatch.setattr(second_look, "FEW_STEPS", 5)
+    monkeypatch.setattr(comparison, "SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr(comparison, "WINDOW_SECONDS", 0.0)
+    monkeypatch.setattr(comparison, "FEW_STEPS", 5)
     monkeypatch.setattr(deciding, "LONGEST_SECONDS", 1e9)
     return monkeypatch
 
 
-def find_worth(monkeypatch: pytest.MonkeyPatch, *findings: bool) -> None:
-    """Workers are found to be quicker, or not: when they are looked at, and when environments have come back."""
-    left = list(findings)
-    monkeypatch.setattr(SecondLook, "is_quicker_than", lambda *_: left.pop(0))
+def let_steps_take(monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
+    """Whatever steps in workers take, it is taken for this: one value for each time that environments are there."""
+    left, kept = list(seconds), list[Comparison]()
+    note = Comparison.note
+
+    def made_up(self: Comparison, _: float) -> bool:
+        if self not in kept:
+            kept.append(self)
+        return note(self, left[min(len(kept), len(left)) - 1])
+
+    monkeypatch.setattr(Comparison, "note", made_up)
+    monkeypatch.setattr(comparison, "slowness", lambda: 1.0)
 
 
-def until_looked_at(envs: shoal.ParallelEnv) -> int:
-    """Step until it is time to decide about workers; returns how many steps that took."""
+def until_compared(envs: shoal.ParallelEnv) -> int:
+    """Step until workers are found to be slower; returns how many steps that took."""
     envs.reset(seed=3)
     steps = 0
-    while envs._look is None or not envs._look.is_over:
+    while envs._comparison is None or not envs._comparison.is_slower:
         envs.step([0] * envs.num_envs)
         steps += 1
     return steps
 
 
+def play(envs: shoal.ParallelEnv, steps: int = 300) -> list[Any]:
+    random = np.random.default_rng(0)
+    return [envs.reset(seed=3), *(envs.step(random.integers(3, size=envs.num_envs)) for _ in range(steps))]
+
+
 @pytest.mark.parametrize("mode", list(AutoresetMode)[:2])
-@pytest.mark.parametrize(
-    "findings", [[True], [False, False], [False, True]], ids=["worth it", "not worth it", "worth it after all"]
-)
-def test_workers_that_are_not_worth_it_are_left_again(
-    findings: list[bool], mode: AutoresetMode, quick_look: pytest.MonkeyPatch
+@pytest.mark.parametrize("seconds", [1e-4, 4e-3], ids=["quicker", "slower"])
+def test_workers_that_are_slower_than_a_loop_are_left_again(
+    seconds: float, mode: AutoresetMode, quick: pytest.MonkeyPatch
 ) -> None:
-    find_worth(quick_look, *findings)
+    let_steps_take(quick, seconds)
     with shoal.make(CostlyEnv, 8, autoreset_mode=mode, **CLOSE) as envs:
-        found = play_until_decided(envs)
+        found = play(envs)
         assert re.match("A step of one environment takes .* µs, so a loop over all 8 takes .* µs. ", envs.plan.reason)
-        assert ("should take about" in envs.plan.reason) == (len(findings) == 1)
-        assert (" In 2 worker processes a step of all took " in envs.plan.reason) == (len(findings) == 2)
-        if findings[-1]:
+        if seconds == 1e-4:
             assert (envs.plan.backend, len(envs.worker_pids), envs.on_fault) == ("shm", 2, "restore")
+            assert re.search("should take about 1.. µs, .* It takes 100 µs.$", envs.plan.reason)
         else:
             assert (envs.plan.backend, envs.worker_pids, envs.on_fault) == ("serial", (), "raise")
-            assert envs.plan.reason.endswith("which is not worth it.")
+            assert re.search(
+                " a step of all took 4 ms, where 1.. µs were foreseen, which is not worth", envs.plan.reason
+            )
             assert isinstance(envs._pool.backend, SerialBackend), "nothing is written down any more"
             assert psutil.Process().children() == []
     assert not difference(found, same_played(CLOSE, 8, len(found) - 1, autoreset_mode=mode))
 
 
-def test_who_is_clearly_quicker_in_workers_is_not_looked_at_again(quick_look: pytest.MonkeyPatch) -> None:
-    find_worth(quick_look)
+def test_what_is_clearly_worth_it_is_compared_too(quick: pytest.MonkeyPatch) -> None:
+    let_steps_take(quick, 30e-3)
     with shoal.make(CostlyEnv, 8, computing=2e-3) as envs:
-        play_until_decided(envs)
+        found = play(envs, 100)
+        assert envs.plan.backend == "serial"
+        assert re.search("2 worker processes a step of all took 30 ms, where [78].* ms were", envs.plan.reason)
+    assert not difference(found, same_played({"computing": 2e-3}, 8, len(found) - 1))
+
+
+def test_environments_that_came_back_for_nothing_go_again_and_are_slower_to_come_back(
+    quick: pytest.MonkeyPatch,
+) -> None:
+    let_steps_take(quick, 300e-6, 100e-6)
+    with shoal.make(CostlyEnv, 8, **CLOSE) as envs:
+        until_compared(envs)
+        for env in envs.call("set_wrapper_attr", "computing", 60e-6):  # meanwhile steps have become dearer everywhere
+            assert env is not False
+        for _ in range(100):
+            envs.step([0] * 8)
         assert envs.plan.backend == "shm"
+        assert "took 300 µs, where 1" in envs.plan.reason
+        assert envs._comparison is not None
+        assert envs._comparison.num_windows == 4 * comparison.NUM_WINDOWS
 
 
-def test_of_many_environments_few_steps_are_looked_at_and_of_very_many_none() -> None:
-    steps = []
-    for num_envs in (1, 40, 90):
-        look, count = SecondLook(num_envs), 0
-        while not look.is_over:
-            look.note(1e-4)
-            count += 1
-        assert count * num_envs <= second_look.MOST_ENV_STEPS + num_envs
-        steps.append(count)
-    assert steps[0] == pytest.approx((second_look.SETTLING_SECONDS + second_look.LOOKING_SECONDS) / 1e-4, abs=2)
-    assert steps[2] >= second_look.FEW_STEPS
-    assert [second_look.can_be_looked_at(num_envs) for num_envs in (1, 90, 100)] == [True, True, False]
+@pytest.mark.parametrize("how", ["step", "step_async"])
+def test_a_few_thousand_steps_of_many_environments_come_back(how: str, quick: pytest.MonkeyPatch) -> None:
+    quick.setattr(deciding, "LONGEST_SECONDS", comparison.LONGEST_SECONDS)
+    quick.setattr(comparison, "FEW_STEPS", 200)
+    let_steps_take(quick, 9e-3)
+    with shoal.make(CostlyEnv, 64, computing=10e-6) as envs:
+        envs.reset(seed=3)
+        for _ in range(400):
+            if how == "step":
+                envs.step([0] * 64)
+            else:
+                envs.step_async([0] * 64)
+                envs.step_wait()
+        assert envs.plan.backend == "serial"
 
 
-def test_what_cannot_come_back_stays_in_workers(quick_look: pytest.MonkeyPatch) -> None:
-    find_worth(quick_look, False)
+def test_what_cannot_come_back_stays_in_workers(quick: pytest.MonkeyPatch) -> None:
+    let_steps_take(quick, 4e-3)
     with shoal.make(functools.partial(OnceHereEnv, 30e-6, os.getpid()), 8) as envs:
         OnceHereEnv.left = 8
-        found = play_until_decided(envs)
+        found = play(envs)
         assert envs.plan.backend == "shm"
-        assert "but they cannot come back: " in envs.plan.reason
+        assert "It takes 4 ms, but they cannot come back: " in envs.plan.reason
         assert "no second window" in envs.plan.reason
         assert envs.step([1] * 8)[0].shape == (8, 3)
     assert not difference(found, same_played(CLOSE, 8, len(found) - 1))
 
 
 @pytest.mark.parametrize("why", ["a worker has died", "it would take too long", "halves", "captured states"])
-def test_some_stay_in_workers_in_any_case(why: str, quick_look: pytest.MonkeyPatch) -> None:
-    find_worth(quick_look, False)
+def test_some_stay_in_workers_in_any_case(why: str, quick: pytest.MonkeyPatch) -> None:
+    let_steps_take(quick, 4e-3)
     with shoal.make(CostlyEnv, 8, **CLOSE) as envs:
-        until_looked_at(envs)
+        until_compared(envs)
         if why == "a worker has died":
             os.kill(envs.worker_pids[0], signal.SIGKILL)
             envs.get_attr("computing")
             assert envs.stats.restarts == 1
         elif why == "it would take too long":
-            quick_look.setattr(deciding, "LONGEST_SECONDS", 0.0)
+            quick.setattr(deciding, "LONGEST_SECONDS", 0.0)
         elif why == "halves":
             for part in envs.split(2):
                 part.step([0] * 4)
@@ -223,10 +256,10 @@ def test_some_stay_in_workers_in_any_case(why: str, quick_look: pytest.MonkeyPat
         assert "should take about" in envs.plan.reason
 
 
-def test_nobody_comes_back_while_they_are_profiled(quick_look: pytest.MonkeyPatch) -> None:
-    find_worth(quick_look, False, False)
+def test_nobody_comes_back_while_they_are_profiled(quick: pytest.MonkeyPatch) -> None:
+    let_steps_take(quick, 4e-3)
     with shoal.make(CostlyEnv, 8, **CLOSE) as envs:
-        until_looked_at(envs)
+        until_compared(envs)
         with envs.profile() as profile:
             for _ in range(20):
                 envs.step([0] * 8)
@@ -242,18 +275,18 @@ class LeisurelyEnv(CostlyEnv):
         time.sleep(0.05)
 
 
-def test_coming_back_that_is_interrupted_leaves_everything_as_it_was(quick_look: pytest.MonkeyPatch) -> None:
-    find_worth(quick_look, False, False, False)
+def test_coming_back_that_is_interrupted_leaves_everything_as_it_was(quick: pytest.MonkeyPatch) -> None:
+    let_steps_take(quick, 4e-3)
     with shoal.make(LeisurelyEnv, 8, **CLOSE) as envs, shoal.make(CostlyEnv, 8, backend="serial") as plain:
         plain.reset(seed=3)
-        for _ in range(until_looked_at(envs)):
+        for _ in range(until_compared(envs)):
             plain.step([0] * 8)
-        with quick_look.context() as patched:
+        with quick.context() as patched:
             patched.setattr(Supervisor, "follow", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 envs.step([2] * 8)
         assert (envs.plan.backend, envs._pending, envs.closed) == ("shm", None, False)
-        with quick_look.context() as patched:
+        with quick.context() as patched:
             patched.setattr(Flights, "take_over", press_ctrl_c)
             with pytest.raises(KeyboardInterrupt):
                 envs.step([2] * 8)
@@ -267,21 +300,21 @@ def press_ctrl_c(*_: Any) -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def test_a_forked_copy_of_the_program_does_not_come_back(quick_look: pytest.MonkeyPatch) -> None:
-    find_worth(quick_look, False)
+def test_a_forked_copy_of_the_program_does_not_come_back(quick: pytest.MonkeyPatch) -> None:
+    let_steps_take(quick, 4e-3)
     with shoal.make(CostlyEnv, 8, **CLOSE) as envs:
-        until_looked_at(envs)
-        with quick_look.context() as patched:
+        until_compared(envs)
+        with quick.context() as patched:
             patched.setattr(os, "getpid", lambda: 4711)
             with pytest.raises(shoal.ShoalError, match="cannot be used in a process forked from it"):
                 envs.step([0] * 8)
         assert envs.plan.backend == "shm"
 
 
-def test_who_saves_while_workers_are_looked_at_can_do_so_later_too(quick_look: pytest.MonkeyPatch) -> None:
-    find_worth(quick_look, False, False)
+def test_who_saves_while_workers_are_compared_can_do_so_later_too(quick: pytest.MonkeyPatch) -> None:
+    let_steps_take(quick, 4e-3)
     with shoal.make(CostlyEnv, 8, **CLOSE) as envs:
-        until_looked_at(envs)
+        until_compared(envs)
         saved = envs.state_dict()
         for _ in range(100):
             envs.step([0] * 8)
@@ -290,18 +323,46 @@ def test_who_saves_while_workers_are_looked_at_can_do_so_later_too(quick_look: p
 
 
 @pytest.mark.parametrize(
-    ("there", "now", "is_quicker"), [(0.9, 1, True), (1.0, 1, False), (1.8, 2, True), (0.9, 0.5, False)]
+    ("there", "now", "is_slower"), [(0.9, 1, False), (1.1, 1, True), (1.9, 2, False), (0.9, 0.5, True)]
 )
 def test_a_machine_that_has_become_slower_is_no_reason_to_come_back(
-    there: float, now: float, is_quicker: bool, monkeypatch: pytest.MonkeyPatch
+    there: float, now: float, is_slower: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(second_look, "slowness", lambda: 1.3 * now)
-    look = SecondLook(8)
-    steps = 0
-    while not look.is_over:
-        look.note(0.01 * there if steps != 40 else 0.1 * there)  # one that was disturbed does not count
-        steps += 1
-    assert look.is_quicker_than(0.01, 1.3) == is_quicker
+    monkeypatch.setattr(comparison, "slowness", lambda: 1.3 * now)
+    compared, num_windows = Comparison(0.01, 1.3), 0
+    for step in range(500):
+        num_windows += compared.note(0.01 * there if step % 10 else 0.1)  # those that were disturbed do not count
+    assert num_windows > 5
+    assert compared.is_slower == is_slower
+
+
+def test_a_single_window_counts_only_if_it_is_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "slowness", lambda: 1.0)
+    for ratio, windows_needed in ((1.2, comparison.NUM_WINDOWS), (4.0, 1)):
+        compared, num_windows = Comparison(0.01, 1.0), 0
+        while not compared.is_slower:
+            num_windows += compared.note(0.01 * ratio)
+        assert num_windows == windows_needed
+
+
+@pytest.mark.parametrize(
+    ("others", "num_envs", "microseconds", "backend"),
+    [(0, 64, 5, "shm"), (1, 64, 5, "serial"), (1, 20, 300, "serial"), (4, 20, 300, "shm"), (4, 4, 1, "serial")],
+)
+def test_other_busy_processes_are_part_of_the_forecast(
+    others: int, num_envs: int, microseconds: float, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    data = measured(num_envs, microseconds, others=float(others))
+    verdict = Verdict(data, forecasts(data, 2))
+    assert verdict.choice.backend == backend
+    assert ("computing." in verdict.reason) == bool(others)
+
+
+def test_neighbours_on_a_large_machine_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    data = measured(64, 5, others=40.0)
+    assert Verdict(data, forecasts(data, 2)).choice.backend == "shm"
 
 
 def test_what_waits_gets_a_thread_each() -> None:

@@ -34,6 +34,15 @@ def own_processors(num_workers: int) -> list[int]:
     return available if len(available) == num_workers == usable_cpus() > 1 else []
 
 
+def others_running() -> int:
+    """How many processes and threads beside this one are computing, or could be, at this moment; 0 where that is not known."""
+    try:
+        running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return max(0, running - 1)
+
+
 def move_to(processors: Collection[int]) -> None:
     """Let this thread run on these processors alone, where that is still permitted."""
     try:

@@ -11,6 +11,7 @@ from shoal.vector.backends import why_no_worker
 from shoal.vector.batched import rows_maker
 from shoal.vector.branching import Branching
 from shoal.vector.caller import warn_caller
+from shoal.vector.comparison import LONGEST_SECONDS, NUM_WINDOWS, Comparison
 from shoal.vector.cpus import usable_cpus
 from shoal.vector.engine import Engine
 from shoal.vector.face import check_factories
@@ -21,7 +22,6 @@ from shoal.vector.interrupts import forbidden, postponed
 from shoal.vector.messages import EnvFn
 from shoal.vector.plan import could_run_at_once
 from shoal.vector.runner import Runner
-from shoal.vector.second_look import LONGEST_SECONDS, SecondLook, can_be_looked_at
 from shoal.vector.step_clock import StepClock
 from shoal.vector.supervisor import Supervisor
 from shoal.vector.trial import SLOW_TO_MAKE, FirstMade, Trial, Verdict
@@ -37,10 +37,12 @@ class Deciding(Branching):
     _trial: Trial | None = None
     _asked: Engine
     """How the environments are to be run once that is decided."""
-    _look: SecondLook | None = None
-    """At what steps take in workers, where it was a close decision."""
+    _comparison: Comparison | None = None
+    """Of what steps take in workers with what they would take here."""
     _verdict: Verdict
     """What the first steps have led to."""
+    _reason: str
+    """Why environments are in workers, without what was measured there."""
 
     def _start_or_try(self, env_fns: Sequence[EnvFn], engine: Engine) -> None:
         self._asked = engine
@@ -92,9 +94,11 @@ class Deciding(Branching):
     def _decide_before_flight(self) -> None:
         """Who wants something to happen meanwhile has little use for a loop in this process; but first it must be timed."""
         trial = self._trial
-        if trial is None or self.closed or self._pending is not None:
+        if self.closed or self._pending is not None:
             return
-        if trial.is_over:
+        if trial is None:
+            self._come_back_where_slower()
+        elif trial.is_over:
             self._flights.land()  # here nothing happens unless it is waited for, so nobody is in the middle of anything
             self._decide()
 
@@ -109,18 +113,18 @@ class Deciding(Branching):
         trial, self._trial = self._trial, None
         if trial is None:
             return
-        look, self._look = self._look, None
+        comparison, self._comparison = self._comparison, None
         verdict = trial.verdict(sum(array.nbytes for array in self._pool.arena.results))
         if verdict is None:
             self._go_to_workers(replace(self._asked, backend="shm"), "Nothing was timed before workers were needed.")
-        elif look is not None:
-            self._decide_for_good(look, verdict)
+        elif comparison is not None:
+            self._decide_again(comparison, verdict)
         elif verdict.choice.backend == "serial":
             self._stay(verdict.reason)
         else:
+            self._verdict = verdict
             self._go_to_workers(self._engine_of(verdict), verdict.reason)
-            if verdict.is_close and can_be_looked_at(self.num_envs) and self.plan.backend != "serial":
-                self._verdict, self._look = verdict, SecondLook(self.num_envs)
+            self._compare(verdict, NUM_WINDOWS)
 
     def _engine_of(self, verdict: Verdict) -> Engine:
         choice = verdict.choice
@@ -140,21 +144,27 @@ class Deciding(Branching):
             self._stay(f"{reason} But they cannot run elsewhere: {error}")
             warn_caller(f"all environments run in this process, one after the other: {error}")
 
-    # -- looking again -------------------------------------------------------------------------------------------
+    # -- comparing -----------------------------------------------------------------------------------------------
 
-    def _step_looked_at(self, actions: Any, look: SecondLook) -> Any:
-        """A step in workers that is timed, or the first one after coming back from them."""
-        if look.is_over and self._profiler is None:
-            if look.is_quicker_than(self._verdict.here.seconds, self._verdict.slowness) or not self._may_come_back():
-                self._look = None
-            else:
-                self._come_back(look)
-            return self.step(actions)
-        begin = time.perf_counter()
-        results = self._step(actions)
-        if not look.is_over:
-            look.note(time.perf_counter() - begin)
-        return results
+    def _compare(self, verdict: Verdict, num_windows: int) -> None:
+        """From now on, hold what steps take in workers against what they take at home."""
+        if self.plan.backend != "serial":
+            self._comparison = Comparison(verdict.here.seconds, verdict.slowness, num_windows)
+            self._reason = self.plan.reason
+
+    def _note_wait(self, seconds: float) -> None:
+        """The caller has waited for so long for a step of all environments in workers."""
+        if self._comparison is not None and self._comparison.note(seconds):
+            self._say_what_it_takes(self._comparison)
+
+    def _say_what_it_takes(self, comparison: Comparison, more: str = ".") -> None:
+        self.plan = replace(self.plan, reason=f"{self._reason} It takes {duration(comparison.seconds)}{more}")
+
+    def _come_back_where_slower(self) -> None:
+        """Come back if workers are slower than a loop here, and nothing speaks against it."""
+        comparison = self._comparison
+        if comparison is not None and comparison.is_slower and self._trial is None and self._may_come_back():
+            self._come_back(comparison)
 
     def _may_come_back(self) -> bool:
         supervisor = self._pool.backend
@@ -162,31 +172,35 @@ class Deciding(Branching):
         # Who has ended a worker would end this process, and a captured state may bring classes along that are here already.
         return (
             is_at_rest
+            and self._profiler is None
             and isinstance(supervisor, Supervisor)
             and not supervisor.stats.restarts
             and supervisor.journal is not None
             and supervisor.journal.seconds_to_repeat() <= LONGEST_SECONDS
         )
 
-    def _come_back(self, look: SecondLook) -> None:
-        """Workers do not seem to be worth it."""
+    def _come_back(self, comparison: Comparison) -> None:
+        """Workers are not worth it."""
         self._pool.check_usable()
         with postponed, forbidden:  # halfway back would be nowhere
             try:
                 self._move(replace(self._asked, backend="serial", on_fault="restore"), UNDECIDED)
             except Exception as error:
-                self._look = None
-                reason = f"{self._verdict.reason} It took {duration(look.seconds)}, but they cannot come back: {error}"
-                self.plan = replace(self.plan, reason=reason)
+                self._comparison = None
+                self._say_what_it_takes(comparison, f", but they cannot come back: {error}")
             else:
                 self._begin_trial()
 
-    def _decide_for_good(self, look: SecondLook, verdict: Verdict) -> None:
+    def _decide_again(self, comparison: Comparison, verdict: Verdict) -> None:
         """Environments have been timed at home, in workers, and at home again."""
-        workers = self._verdict.choice.num_workers
-        found = f"{verdict.first} In {workers} worker processes a step of all took {duration(look.seconds)}"
-        if look.is_quicker_than(verdict.here.seconds, verdict.slowness):
+        foreseen = self._verdict.choice
+        found = (
+            f"{verdict.first} In {foreseen.num_workers} worker processes a step of all took {duration(comparison.seconds)}, "
+            f"where {duration(foreseen.seconds)} were foreseen"
+        )
+        if comparison.seconds < verdict.here.seconds:
             self._go_to_workers(self._engine_of(self._verdict), f"{found}.")
+            self._compare(verdict, 4 * comparison.num_windows)
         else:
             self._stay(f"{found}, which is not worth it.")
 
@@ -195,7 +209,7 @@ class Deciding(Branching):
         return self._trial is not None
 
     def _journaled(self, name: str) -> Supervisor | None:
-        if self._trial is not None or self._look is not None:
+        if self._trial is not None or self._comparison is not None:
             # Who saves or branches environments now will want to do so later, too.
             self._asked = replace(self._asked, on_fault="restore")
         return super()._journaled(name)
@@ -252,14 +266,6 @@ class Deciding(Branching):
 
     def _furnish(self) -> None:
         """Lay out the arena of a new pool, and what reads and writes it."""
-        raise NotImplementedError
-
-    def step(self, actions: Any) -> Any:
-        """Step all environments."""
-        raise NotImplementedError
-
-    def _step(self, actions: Any) -> Any:
-        """The same, when it is no matter any more where."""
         raise NotImplementedError
 
 

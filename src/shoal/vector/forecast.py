@@ -12,6 +12,7 @@ They need not be exact: near the point where two backends are equally quick it m
 from __future__ import annotations
 
 import math
+import os
 import statistics
 import time
 from collections.abc import Sequence
@@ -63,6 +64,8 @@ class Measured:
     """Whether the environments have waited at the same time, so that all of ``waiting_seconds`` were of each."""
     single_steps: Sequence[tuple[float, ...]] = ()
     """How long each environment took, step by step, where that is known."""
+    others: float = 0.0
+    """How many other processes of this machine were computing meanwhile."""
 
     @property
     def waits(self) -> bool:
@@ -97,15 +100,15 @@ def slowness() -> float:
 
 def forecasts(measured: Measured, cpus: int, slowness: float = 1.0) -> list[Forecast]:
     """Every way to run these environments, the quickest first; of equally quick ones, the simplest."""
-    return sorted([_serial(measured, slowness), _shm(measured, cpus, slowness)], key=lambda way: way.seconds)
+    return sorted([_serial(measured, cpus, slowness), _shm(measured, cpus, slowness)], key=lambda way: way.seconds)
 
 
-def _serial(measured: Measured, slowness: float) -> Forecast:
+def _serial(measured: Measured, cpus: int, slowness: float) -> Forecast:
     overhead = measured.result_nbytes * COPY_SECONDS + slowness * (
         measured.num_envs * ENV_SECONDS
         + (INFOS_SECONDS + measured.infos * INFO_SECONDS if measured.infos >= 1 else 0.0)
     )
-    return Forecast("serial", 1, measured.seconds + overhead, overhead)
+    return Forecast("serial", 1, _crowding(1, measured.others, cpus) * (measured.seconds + overhead), overhead)
 
 
 def _shm(measured: Measured, cpus: int, slowness: float) -> Forecast:
@@ -130,7 +133,15 @@ def _shm(measured: Measured, cpus: int, slowness: float) -> Forecast:
         + (SENT_INFOS_SECONDS + measured.infos * SENT_INFO_SECONDS if measured.infos >= 1 else 0.0)
         + (most * THREAD_SECONDS if threads > 1 else 0.0)
     )
-    return Forecast("shm", workers, steps + overhead, overhead, threads, costs)
+    return Forecast(
+        "shm", workers, _crowding(workers, measured.others, cpus) * steps + overhead, overhead, threads, costs
+    )
+
+
+def _crowding(num_processes: int, others: float, cpus: int) -> int:
+    """How many processes share the most crowded processor, which a step of all environments has to wait for."""
+    # The others may use all processors of the machine, also where this process may not.
+    return max(1, math.ceil((num_processes + round(others)) / max(cpus, os.cpu_count() or 1)))
 
 
 def _longest_share(steps: Sequence[tuple[float, ...]], workers: int) -> tuple[float, tuple[float, ...]]:

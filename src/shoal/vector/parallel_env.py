@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -193,6 +194,8 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         """Which environments may be stepped."""
         self._all_ready = bool(self._is_ready.all())
         self._has_stepped = False
+        self._seconds_to_begin = 0.0
+        """How long it took to begin the step that is under way."""
         self._hands_out_as_is = self._poisoned is None and self.output == "numpy"
         self._furnish()
 
@@ -310,10 +313,18 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         # Before a step, and not after it: what goes wrong with a decision must not cost results.
         if self._trial is not None and self._trial.is_over:
             self._decide_before_flight()
-        if self._trial is None:
-            return self._step(actions) if self._look is None else self._step_looked_at(actions, self._look)
+        comparison = self._comparison
+        if comparison is not None and comparison.is_slower:
+            self._come_back_where_slower()
+        if self._trial is not None:
+            results = self._step(actions)
+            self._trial.note_step(num_informed(results[-1]))
+            return results
+        if comparison is None:
+            return self._step(actions)
+        begin = perf_counter()
         results = self._step(actions)
-        self._trial.note_step(num_informed(results[-1]))
+        self._note_wait(perf_counter() - begin)
         return results
 
     def _step(self, actions: Any) -> Step:
@@ -333,17 +344,22 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         """Begin a step; :meth:`step_wait` gives its results. A batch of actions that does not fit is refused whole."""
         self._check_open()
         self._decide_before_flight()
+        begin = perf_counter()
         with self._access:
             self._begin("step", Op.STEP, self._prepare_step("step_async", actions))
+        self._seconds_to_begin = perf_counter() - begin
 
     def step_wait(self, timeout: float | None = None) -> Step:
         """Wait for what :meth:`step_async` began.
 
         After ``timeout`` seconds it raises and may be called again: the step goes on and no result is lost.
         """
+        begin = perf_counter()
         results = self._finish_step(self._step_results, timeout)
         if self._trial is not None:
             self._trial.note_step(num_informed(results[-1]))
+        else:
+            self._note_wait(self._seconds_to_begin + perf_counter() - begin)
         return results
 
     def _finish_step(self, results_of: Callable[[Outcome], Given], timeout: float | None = None) -> Given:

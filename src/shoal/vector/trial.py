@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import itertools
 import logging
+import statistics
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from shoal.vector.cpus import others_running
 from shoal.vector.forecast import Forecast, Measured, forecasts, slowness
 from shoal.vector.messages import EnvFn
 from shoal.vector.partition import by_cost
@@ -28,7 +30,6 @@ logger = logging.getLogger(__name__)
 SLOW_TO_MAKE = 0.02  # seconds; what takes longer to make is made in workers at once, in parallel
 SLOW_TO_BEGIN = 0.01  # seconds for making and resetting one
 WORTH_MOVING = 0.82  # of the time that a step takes here
-DOUBTS = 4  # times the overhead of workers in the forecast, which it may be on another machine
 FEW_STEPS, LITTLE_TIME = 9, 0.01
 SOME_STEPS, LONG_TIME = 5, 0.03
 LONGER_TIME, VERY_LONG_TIME = 0.1, 0.5
@@ -42,6 +43,8 @@ class Trial:
         self._num_envs, self._cpus, self._clock, self._overlaps = num_envs, cpus, clock, overlaps
         self._infos = self._some = self._some_infos = 0
         self._steps: list[Spent] = []
+        self._others: list[int] = []
+        """How many other processes were computing, at each of these."""
         self._has_begun = False
         self._beginning_seconds = 0.0
 
@@ -79,6 +82,7 @@ class Trial:
         # The first one may load and compile. Unless it was so long that there is no time for another, it does not count.
         if self._has_begun or spent.seconds >= VERY_LONG_TIME:
             self._steps.append(spent)
+            self._others.append(others_running())
             self._infos += infos
         self._has_begun = True
 
@@ -109,6 +113,7 @@ class Trial:
             infos=self._infos / len(self._steps),
             overlaps=self._overlaps,
             single_steps=self._clock.single_steps(self._num_envs),
+            others=statistics.median(self._others),
         )
         slow = slowness()
         return Verdict(measured, forecasts(measured, self._cpus, slow), slow)
@@ -124,11 +129,6 @@ class Verdict:
         self.here = next(way for way in ways if way.backend == "serial")
         self.choice = quickest if quickest.seconds < WORTH_MOVING * self.here.seconds else self.here
         self._other = self.here if self.choice is not self.here else next(way for way in ways if way is not self.here)
-
-    @property
-    def is_close(self) -> bool:
-        """Whether it would be another one if workers cost some times more than the forecast knows."""
-        return self.choice.seconds + (DOUBTS - 1) * self.choice.overhead > WORTH_MOVING * self.here.seconds
 
     @property
     def first(self) -> str:
@@ -161,7 +161,13 @@ class Verdict:
                 f"{_named(choice)} should take about {duration(choice.seconds)}, {duration(choice.overhead)} of it for "
                 "signalling and copying."
             )
-        return f"{self.first} {second}{self._shared_out()}{self._oversubscribed()}"
+        return f"{self.first} {second}{self._company()}{self._shared_out()}{self._oversubscribed()}"
+
+    def _company(self) -> str:
+        others = round(self._measured.others)
+        if not others:
+            return ""
+        return f" {others} other {'process was' if others == 1 else 'processes were'} computing."
 
     def _shared_out(self) -> str:
         costs = self.choice.step_costs

@@ -1,0 +1,60 @@
+"""Whether workers are worth it: what steps take in them is held against what they would take at home, all the time.
+
+What steps in workers will cost is a forecast, and machines differ and change: another program begins to compute, and steps in
+workers take many times longer. So steps are timed in one *window* after the other. Where they stay slower than a loop at home,
+environments come back, are timed at home once more, as what steps cost may have changed too, and then it is decided anew::
+
+    at home ── moved ── window ── window ── ... ── slower ── come back ── timed at home again ──┬── stay at home
+                          └── plan.reason says what was measured                                └── go to workers again
+"""
+
+from __future__ import annotations
+
+import statistics
+
+from shoal.vector.forecast import slowness
+
+SETTLING_SECONDS = 0.2
+"""Of stepping, in which much is done for the first time."""
+WINDOW_SECONDS = 0.3
+FEW_STEPS = 20
+WORTH_RETURNING = 1.05
+"""Times as long as at home, for several windows in a row ..."""
+CLEARLY_SLOWER = 1.5
+"""... or for one."""
+NUM_WINDOWS = 2
+LONGEST_SECONDS = 1.5
+"""For which the caller may be held up by what is to be done again at home."""
+
+
+class Comparison:
+    """Times steps in workers."""
+
+    def __init__(self, at_home: float, slowness_then: float, num_windows: int = NUM_WINDOWS) -> None:
+        self._at_home = at_home / slowness_then
+        self.num_windows = num_windows
+        """How many windows in a row have to be slower. More, if environments have come back before for nothing."""
+        self._left_to_settle = SETTLING_SECONDS
+        self._steps: list[float] = []
+        self._seconds_in_window = 0.0
+        self._num_slower = 0
+        self.seconds = 0.0
+        """How long a step took in the last window; zero before the end of the first."""
+        self.is_slower = False
+        """Whether workers have been slower than a loop at home for long enough."""
+
+    def note(self, seconds: float) -> bool:
+        """The caller has waited for so long for a step of all environments; returns whether a window has ended."""
+        if self._left_to_settle > 0:
+            self._left_to_settle -= seconds
+            return False
+        self._steps.append(seconds)
+        self._seconds_in_window += seconds
+        if len(self._steps) < FEW_STEPS or self._seconds_in_window < WINDOW_SECONDS:
+            return False
+        self.seconds = statistics.median(self._steps)
+        self._steps, self._seconds_in_window = [], 0.0
+        ratio = self.seconds / slowness() / self._at_home
+        self._num_slower = self._num_slower + 1 if ratio > WORTH_RETURNING else 0
+        self.is_slower = self._num_slower >= self.num_windows or (self._num_slower > 0 and ratio > CLEARLY_SLOWER)
+        return True
