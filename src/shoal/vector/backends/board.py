@@ -190,6 +190,12 @@ class Desk:
         self._patience = SPIN_SECONDS if spins else 0.0
         self._last_wait = self._arrived = 0.0
 
+    def take_away(self) -> None:
+        """Let nobody in this process use it any more: each further look at it, or note on it, is an error."""
+        self.progress.release()
+        self.words.release()
+        self._board.release()
+
     def wait(
         self, sleep: Callable[[float | None], bool], next_mail: Callable[[], int], patiently: bool
     ) -> Order | None:

@@ -33,12 +33,14 @@ import cloudpickle
 from shoal.vector.backends.board import Desk
 from shoal.vector.backends.channel import ARRIVAL, FORM, LOG, MAX_PICKLED, REPLY, RING, Frame, WorkerChannel
 from shoal.vector.backends.descendants import COOKIE, descendants_of, end_all
+from shoal.vector.backends.fork_guard import own
 from shoal.vector.backends.last_words import leave_in
 from shoal.vector.backends.lifeline import end_together, hold_on, is_broken
 from shoal.vector.backends.limits import volunteer_for_oom, wake_promptly
-from shoal.vector.backends.remote_log import LogSettings, forward_logs
+from shoal.vector.backends.remote_log import LogSettings, forward_logs, log_here
 from shoal.vector.backends.shared_buffer import map_shared
 from shoal.vector.failures import Failure
+from shoal.vector.forked import end_if_forked
 from shoal.vector.halves import ALL
 from shoal.vector.info_forms import Form, columns_of, drawn_up, room_of
 from shoal.vector.infos import Columns, by_environment
@@ -125,7 +127,7 @@ def dumps(value: Any) -> bytes:
 def serve(post: Post) -> NoReturn:
     """The whole life of a worker process."""
     global HERE
-    exit_code = 1
+    exit_code, home = 1, os.getpid()
     try:
         _settle_in(post)
         desk = Desk(post.board_fd, post.worker, spins=post.spins)
@@ -137,8 +139,10 @@ def serve(post: Post) -> NoReturn:
     except (BrokenPipeError, ConnectionResetError):
         pass  # the caller is gone
     except BaseException:
+        end_if_forked(home)
         traceback.print_exc()  # a fault of ours; the caller learns that this process has ended
     finally:
+        end_if_forked(home)
         _leave(post, exit_code)
 
 
@@ -201,6 +205,20 @@ class Worker:
         self._forms_drawn_up = self._forms_filled_in = 0
         self._concerned: Rows
         """The environments of the command that is being carried out."""
+        self._home = os.getpid()
+        own(post.channel_fd)
+        own(post.words_fd)
+        os.register_at_fork(after_in_child=self._retire_copy)
+
+    def _retire_copy(self) -> None:
+        """In a process that an environment has forked: keep nothing by which it could be taken for the worker.
+
+        If it comes back from the environment's code, the next look at the desk raises, and it ends before another environment
+        is called.
+        """
+        self._desk.take_away()
+        self._reporting = threading.RLock()  # a thread that is not in this process may have it
+        log_here()
 
     def run(self) -> None:
         """Until the caller closes the socket or says so."""
