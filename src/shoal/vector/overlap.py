@@ -153,35 +153,30 @@ class EventLoop:
     def run_all(self, places: Sequence[int], work: Work) -> list[Result]:
         """Do this with the environments in these places, and wait for all of them."""
 
-        async def run_one(number: int) -> Result:
-            try:
-                value = work(number)
-                return Result(await self._kept_here(value) if inspect.isawaitable(value) else value)
-            except BaseException as error:
-                return Result(None, error)
-            finally:
-                end_if_forked(self._home)
-
         async def run_everyone() -> list[Result]:
-            return await asyncio.gather(*map(run_one, range(len(places))))
+            return await asyncio.gather(*[self._attempt(partial(work, number)) for number in range(len(places))])
 
         results: list[Result] = self._wait_for(run_everyone())
         return results
 
     def finish(self, awaitable: Awaitable[Any]) -> Any:
         """What comes of one, for another thread."""
+        result: Result = self._wait_for(self._attempt(lambda: awaitable))
+        if result.error is not None:
+            raise result.error
+        return result.value
 
-        async def run() -> Any:
-            try:
-                return await self._kept_here(awaitable)
-            finally:
-                end_if_forked(self._home)
-
-        return self._wait_for(run())
-
-    def _kept_here(self, awaitable: Awaitable[Any]) -> Awaitable[Any]:
-        """The same, but a process that it forks ends when it pauses: otherwise other coroutines would go on there too."""
-        return _ending_copies(awaitable, self._home) if isinstance(awaitable, Coroutine) else awaitable
+    async def _attempt(self, begin: Callable[[], Any]) -> Result:
+        """Begin something, and wait for it. What it raises goes no further: ``SystemExit`` would end the event loop."""
+        try:
+            value = begin()
+            if isinstance(value, Coroutine):
+                value = _ending_copies(value, self._home)
+            return Result(await value if inspect.isawaitable(value) else value)
+        except BaseException as error:
+            return Result(None, error)
+        finally:
+            end_if_forked(self._home)
 
     def _wait_for(self, coroutine: Any) -> Any:
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
@@ -251,6 +246,7 @@ def _serve(queue: SimpleQueue[Callable[[], None] | None]) -> None:
 
 @types.coroutine
 def _ending_copies(coroutine: Coroutine[Any, Any, Any], home: int) -> Generator[Any, Any, Any]:
+    """Await it. A process that it forks ends when it pauses there: otherwise other coroutines would go on there too."""
     go_on: Callable[[], Any] = partial(coroutine.send, None)
     while True:
         try:

@@ -109,7 +109,8 @@ class LoopSlice(Crowd):
                 if entropy is not None:
                     seed_quietly(env, entropy, row)
                 outcome.values.append((row, census))
-            except self.caught as problem:
+            except BaseException as problem:
+                self._let_pass(problem)
                 outcome.failures.append(Failure.of(problem, env_index=row, phase="construct"))
                 self.envs = made  # all that are to be closed
                 return
@@ -201,7 +202,7 @@ class LoopSlice(Crowd):
                 for row, env, action in steps:
                     progress[0] = row + 1
                     append(env.step(action))
-            except self.caught as error:
+            except BaseException as error:
                 failures.append(self._failure(error, row, "step", action))
                 append(None)
         progress[0] = 0
@@ -307,7 +308,7 @@ class LoopSlice(Crowd):
                 if type(info) is not dict:
                     info = as_info(info)
                 write(row, observation)
-            except self.caught as error:
+            except BaseException as error:
                 outcome.failures.append(self._failure(error, row, "step"))
                 self.clear_rows([row])
                 continue
@@ -370,7 +371,7 @@ class LoopSlice(Crowd):
                 try:
                     info = self._take_beginning(row, result, tasks.get(row))
                     infos.append((row, snapshot(info) if self._in_process else info))
-                except self.caught as problem:
+                except BaseException as problem:
                     error = problem
             if error is not None:
                 outcome.failures.append(self._failure(error, row, "reset"))
@@ -410,7 +411,7 @@ class LoopSlice(Crowd):
             if error is None:
                 try:
                     outcome.values.append((row, snapshot(value) if self._in_process else value))
-                except self.caught as problem:
+                except BaseException as problem:
                     error = problem
             if error is not None:
                 outcome.failures.append(self._failure(error, row, "call"))
@@ -494,6 +495,7 @@ class LoopSlice(Crowd):
                 logger.warning("an environment raised in close()", exc_info=error)
 
     def _failure(self, error: BaseException, row: int, phase: str, action: Any = None) -> Failure:
+        self._let_pass(error)
         place = row - self.rows.start
         return Failure.of(
             error,
