@@ -40,7 +40,7 @@ from shoal.testing.lone import (
     normal_actions,
     sample_actions,
 )
-from shoal.vector.backends.worker import dumps
+from shoal.vector.backends.pickling import dumps
 from shoal.vector.isolation import IsolatedFactory
 
 RUN_SECONDS = 1.0  # an environment is stepped so long, and no more than the caller asked for ...

@@ -18,7 +18,7 @@ import numpy as np
 
 from shoal.testing.plain import plain
 from shoal.testing.spaces import why_outside
-from shoal.vector.backends.worker import dumps
+from shoal.vector.backends.pickling import dumps
 from shoal.vector.observations import shortened
 from shoal.vector.sameness import difference
 

@@ -22,6 +22,7 @@ from shoal.vector.backends.channel import ARRIVAL, FORM, LOG, RING, Frame
 from shoal.vector.backends.crew import Crew, Member, brief
 from shoal.vector.backends.form_reader import FormReader
 from shoal.vector.backends.limits import occupy_standard_descriptors
+from shoal.vector.backends.pickling import dump_spaces_by_value
 from shoal.vector.backends.remote_log import handle_record
 from shoal.vector.backends.shared_buffer import SharedBuffer
 from shoal.vector.backends.tickets import Tickets
@@ -151,6 +152,8 @@ class ProcessBackend(RealTime):
         try:
             if isinstance(command.payload, Steps) and not command.payload.loose:
                 return pickle.dumps(command.payload, protocol=5)  # nothing but numbers, for which this is quicker
+            if isinstance(command.payload, Attachment):
+                return dump_spaces_by_value(command.payload)
             data: bytes = cloudpickle.dumps(command.payload, protocol=5)
         except Exception as error:
             raise ConfigurationError(

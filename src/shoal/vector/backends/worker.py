@@ -28,8 +28,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, NoReturn
 
-import cloudpickle
-
 from shoal.vector.backends.board import Desk
 from shoal.vector.backends.channel import ARRIVAL, FORM, LOG, MAX_PICKLED, REPLY, RING, Frame, WorkerChannel
 from shoal.vector.backends.descendants import COOKIE, descendants_of, end_all
@@ -37,8 +35,10 @@ from shoal.vector.backends.fork_guard import own
 from shoal.vector.backends.last_words import leave_in
 from shoal.vector.backends.lifeline import end_together, hold_on, is_broken
 from shoal.vector.backends.limits import volunteer_for_oom, wake_promptly
+from shoal.vector.backends.pickling import dump_spaces, dumps
 from shoal.vector.backends.remote_log import LogSettings, forward_logs, log_here
 from shoal.vector.backends.shared_buffer import map_shared
+from shoal.vector.errors import ConfigurationError
 from shoal.vector.failures import Failure
 from shoal.vector.forked import end_if_forked
 from shoal.vector.halves import ALL
@@ -113,15 +113,6 @@ class Briefing:
     """A :class:`Recipe`. Pickled by itself, because reading it runs code of the environments'."""
     registrations: bytes
     """Environments registered with Gymnasium in the caller, which this process may not know of."""
-
-
-def dumps(value: Any) -> bytes:
-    """Pickle for the caller: the fast way, or by value for what only this process can name."""
-    try:
-        return pickle.dumps(value, protocol=5)
-    except Exception:
-        data: bytes = cloudpickle.dumps(value, protocol=5)
-        return data
 
 
 def serve(post: Post) -> NoReturn:
@@ -408,9 +399,12 @@ class Worker:
 
     def _pickled(self, outcome: Outcome, phase: str) -> bytes:
         try:
-            data = dumps(outcome)
+            has_spaces = phase == Op.CONSTRUCT.label
+            data = dump_spaces(outcome) if has_spaces else dumps(outcome)
             if len(data) <= MAX_PICKLED:
                 return data
+            if has_spaces:
+                return dumps(_without_spaces(outcome, len(data)))
             reason = f"is {len(data):,} bytes large, and a message may have {MAX_PICKLED:,}"
         except Exception:
             reason = ""
@@ -439,6 +433,23 @@ def _without_unsendable(outcome: Outcome, phase: str, reason: str) -> Outcome:
         values=[entry for entry in outcome.values if not refuse(entry[0], "its result", entry[1])],
         failures=failures,
     )
+
+
+def _without_spaces(outcome: Outcome, nbytes: int) -> Outcome:
+    """A failure that names the largest space, instead of censuses that take too many bytes."""
+    sizes = [
+        (len(dump_spaces(space)), row, name, space)
+        for row, census in outcome.values
+        for name, space in (("observation", census.observation_space), ("action", census.action_space))
+    ]
+    largest, row, name, space = max(sizes, key=lambda size: size[0])
+    error = ConfigurationError(
+        f"the spaces of this worker's environments take {nbytes:,} bytes in a message, and a message may have "
+        f"{MAX_PICKLED:,}. The largest is the {name} space of environment {row}, of shape {space.shape}, with {largest:,} "
+        "bytes: its bounds are not the same for every element. What to do: give it bounds that are, such as "
+        'Box(low=0, high=255, shape=...), use more workers, or use backend="serial" or "threads".'
+    )
+    return Outcome([], [], [Failure.of(error, env_index=row, phase="construct")], [])
 
 
 def _why_unsendable(value: Any, path: str = "") -> str:
