@@ -32,6 +32,7 @@ from shoal.vector.engine import Engine
 from shoal.vector.errors import BackendUnavailable, ConfigurationError, ShoalError
 from shoal.vector.making import factories_of
 from shoal.vector.observations import shortened
+from shoal.vector.pickling import dump_by_value
 from shoal.vector.plan import make_plan
 
 ENDED = ("died", "too-slow", "check-too-slow")
@@ -79,7 +80,7 @@ def check_parallel(
     began = time.monotonic()
     check = _Check(Laboratory(Patience(call_timeout, began + total_timeout)), call_timeout, total_timeout)
     try:
-        pickled: bytes = cloudpickle.dumps(factory, protocol=5)
+        pickled = dump_by_value(factory)
     except Exception as error:
         check.find("factory-unpicklable", what=" ".join(f"{type(error).__name__}: {error}".split()))
     else:

@@ -7,10 +7,10 @@
 ``fork``        a copy of the caller. Quickest, but a copy of a process with threads, CUDA or an open display is broken
                 in ways that show up later.
 
-None of them imports the caller's ``__main__``: factories travel by value, so a script needs no
-``if __name__ == "__main__"``. Every worker leads a process group of its own: a Ctrl-C in the terminal does not reach it,
-and ending the group ends whatever the environments have started. What has left the group is ended with a worker that is killed,
-by a worker that is closed, and in any case with the nursery.
+None of them imports the caller's ``__main__``: factories travel by value, or are there already in a forked copy of the
+caller, so a script needs no ``if __name__ == "__main__"``. Every worker leads a process group of its own: a Ctrl-C in the
+terminal does not reach it, and ending the group ends whatever the environments have started. What has left the group is ended
+with a worker that is killed, by a worker that is closed, and in any case with the nursery.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from shoal.vector.backends.board import FIRST_SLEEP_SECONDS, NAP_SECONDS, Board,
 from shoal.vector.backends.channel import ARRIVAL, FORM, LOG, RING, Frame
 from shoal.vector.backends.crew import Crew, Member, brief
 from shoal.vector.backends.form_reader import FormReader
+from shoal.vector.backends.inherited import Inheritance
 from shoal.vector.backends.limits import occupy_standard_descriptors
-from shoal.vector.backends.pickling import dump_spaces_by_value
 from shoal.vector.backends.remote_log import handle_record
 from shoal.vector.backends.shared_buffer import SharedBuffer
 from shoal.vector.backends.tickets import Tickets
@@ -50,6 +50,7 @@ from shoal.vector.messages import (
     Steps,
 )
 from shoal.vector.patience import SPIN_SECONDS, look
+from shoal.vector.pickling import dump_by_value, dump_spaces_by_value
 
 NOT_UNDER_WAY = -1
 
@@ -62,7 +63,11 @@ class ProcessBackend(RealTime):
     shares_arena: ClassVar[bool]
 
     def __init__(self, recipes: list[Recipe], start_method: StartMethod, *, pin_workers: bool) -> None:
-        members = [Member(recipe, brief(recipe)) for recipe in recipes]  # fails before there is anything to give back
+        self._inheritance = (
+            Inheritance(env_fn for recipe in recipes for env_fn in recipe.env_fns) if start_method == "fork" else None
+        )
+        # Fails before there is anything to give back.
+        members = [Member(recipe, brief(recipe, self._inheritance)) for recipe in recipes]
         occupy_standard_descriptors()
         self.num_workers = len(recipes)
         self._workers = range(self.num_workers)
@@ -146,7 +151,8 @@ class ProcessBackend(RealTime):
 
     def _pickled(self, worker: int, command: Command) -> bytes:
         if command.op is Op.CONSTRUCT:
-            return brief(command.payload) if worker == self.crew.spare else self.crew[worker].briefing
+            is_spare = worker == self.crew.spare
+            return brief(command.payload, self._inheritance) if is_spare else self.crew[worker].briefing
         if command.payload is None:
             return b""
         try:
@@ -154,13 +160,15 @@ class ProcessBackend(RealTime):
                 return pickle.dumps(command.payload, protocol=5)  # nothing but numbers, for which this is quicker
             if isinstance(command.payload, Attachment):
                 return dump_spaces_by_value(command.payload)
-            data: bytes = cloudpickle.dumps(command.payload, protocol=5)
+            if isinstance(command.payload, Steps):
+                data: bytes = cloudpickle.dumps(command.payload, protocol=5)
+                return data
+            return dump_by_value(command.payload)
         except Exception as error:
             raise ConfigurationError(
                 f"what was given to {command.op.label}() cannot be sent to a worker process: "
                 f"{type(error).__name__}: {error}. No environment was touched."
             ) from error
-        return data
 
     def poll(self, timeout: float | None, arrivals: int = 1) -> list[Event]:
         """Wait for workers, and return what they replied and who died; perhaps nothing, even before the timeout."""

@@ -32,10 +32,10 @@ from shoal.vector.backends.board import Desk
 from shoal.vector.backends.channel import ARRIVAL, FORM, LOG, MAX_PICKLED, REPLY, RING, Frame, WorkerChannel
 from shoal.vector.backends.descendants import COOKIE, descendants_of, end_all
 from shoal.vector.backends.fork_guard import own
+from shoal.vector.backends.inherited import loads
 from shoal.vector.backends.last_words import leave_in
 from shoal.vector.backends.lifeline import end_together, hold_on, is_broken
 from shoal.vector.backends.limits import volunteer_for_oom, wake_promptly
-from shoal.vector.backends.pickling import dump_spaces, dumps
 from shoal.vector.backends.remote_log import LogSettings, forward_logs, log_here
 from shoal.vector.backends.shared_buffer import map_shared
 from shoal.vector.errors import ConfigurationError
@@ -61,6 +61,7 @@ from shoal.vector.messages import (
     one_by_one,
 )
 from shoal.vector.observations import ContractViolation
+from shoal.vector.pickling import dump_spaces, dumps
 from shoal.vector.registrations import register_here
 from shoal.vector.runner import Runner
 
@@ -110,7 +111,8 @@ class Briefing:
     authkey: bytes
     """What lets this process talk to the caller's :mod:`multiprocessing` managers."""
     pickled_recipe: bytes
-    """A :class:`Recipe`. Pickled by itself, because reading it runs code of the environments'."""
+    """A :class:`Recipe`, for :func:`~shoal.vector.backends.inherited.loads`. Pickled by itself, because reading it runs code of
+    the environments'."""
     registrations: bytes
     """Environments registered with Gymnasium in the caller, which this process may not know of."""
 
@@ -235,7 +237,7 @@ class Worker:
         try:
             briefing: Briefing = pickle.loads(frame.pickled)
             register_here(briefing.registrations)
-            pickle.loads(briefing.pickled_recipe)
+            loads(briefing.pickled_recipe)
         except BaseException:
             logger.debug("a spare worker could not prepare itself", exc_info=True)
 
@@ -337,7 +339,7 @@ class Worker:
             forward_logs(briefing.log_settings, self._send_log)
             multiprocessing.current_process().authkey = briefing.authkey
             register_here(briefing.registrations)
-            recipe: Recipe = pickle.loads(briefing.pickled_recipe)
+            recipe: Recipe = loads(briefing.pickled_recipe)
         except BaseException as error:
             # Unpickling imports the user's modules, so anything can be raised here.
             return Outcome([], [], [Failure.of(error, env_index=self._post.first_row, phase="construct")], [])

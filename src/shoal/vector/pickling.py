@@ -1,13 +1,21 @@
 """What is sent to the other side as a pickle.
 
+What the other side may not be able to import, such as a class of a script, is sent by value. With a function go the globals
+that it uses. cloudpickle does not see those that are used only in the body of a class that the function defines, as in
+``class Env: observation_space = Box(-1, 1, (2,), np.float32)``, so they are added here.
+
 Bounds of a large Box are arrays as large as an observation, twice, and as a rule the same number everywhere. Such an array
 is sent as its shape and that number, so that what spaces take in a message does not depend on how large they are.
 """
 
 from __future__ import annotations
 
+import dis
+import inspect
 import io
 import pickle
+from collections.abc import Iterator
+from types import CodeType, FunctionType
 from typing import Any
 
 import cloudpickle
@@ -26,17 +34,22 @@ def dumps(value: Any) -> bytes:
         return data
 
 
+def dump_by_value(value: Any) -> bytes:
+    """Pickle for a process that may not be able to import what is used here."""
+    return _dumped(PicklerByValue, value)
+
+
 def dump_spaces(value: Any) -> bytes:
     """As :func:`dumps`, for what has spaces in it."""
     try:
-        return _dumped(_Pickler, value)
+        return _dumped(_SpacePickler, value)
     except Exception:
         return dump_spaces_by_value(value)
 
 
 def dump_spaces_by_value(value: Any) -> bytes:
     """As :func:`dump_spaces`, for what the other side may not be able to import."""
-    return _dumped(_PicklerByValue, value)
+    return _dumped(_SpacePicklerByValue, value)
 
 
 def _dumped(pickler: type[pickle.Pickler], value: Any) -> bytes:
@@ -45,12 +58,37 @@ def _dumped(pickler: type[pickle.Pickler], value: Any) -> bytes:
     return file.getvalue()
 
 
-class _Pickler(pickle.Pickler):
+class PicklerByValue(cloudpickle.Pickler):  # type: ignore[misc]
+    """cloudpickle's, which also sees what is used in the bodies of classes that functions define."""
+
+    def reducer_override(self, value: Any) -> Any:
+        """How to pickle what is not a plain value."""
+        reduced = super().reducer_override(value)
+        if isinstance(value, FunctionType) and isinstance(reduced, tuple) and len(reduced) > 2:
+            _, slots = reduced[2]
+            for name in _names_in_class_bodies(value.__code__):
+                if name in value.__globals__:
+                    slots["__globals__"].setdefault(name, value.__globals__[name])
+        return reduced
+
+
+def _names_in_class_bodies(code: CodeType) -> Iterator[str]:
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            if not inner.co_flags & inspect.CO_OPTIMIZED:  # the body of a class
+                yield from (each.argval for each in dis.get_instructions(inner) if each.opname in _LOADS)
+            yield from _names_in_class_bodies(inner)
+
+
+_LOADS = frozenset(("LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"))
+
+
+class _SpacePickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         return _as_constant(value)
 
 
-class _PicklerByValue(cloudpickle.Pickler):  # type: ignore[misc]
+class _SpacePicklerByValue(PicklerByValue):
     def reducer_override(self, value: Any) -> Any:
         reduced = _as_constant(value)
         return super().reducer_override(value) if reduced is NotImplemented else reduced
