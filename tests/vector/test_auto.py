@@ -19,7 +19,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import shoal
-from shoal.vector import deciding, second_look, step_clock, trial, wording
+from shoal.vector import deciding, forked, second_look, step_clock, trial, wording
 from shoal.vector.backends import make_backend
 from shoal.vector.backends.serial import SerialBackend
 from shoal.vector.flights import Flights
@@ -272,7 +272,7 @@ def test_a_forked_copy_of_the_program_does_not_come_back(quick_look: pytest.Monk
     with shoal.make(CostlyEnv, 8, **CLOSE) as envs:
         until_looked_at(envs)
         with quick_look.context() as patched:
-            patched.setattr(os, "getpid", lambda: 4711)
+            patched.setattr(forked.HERE, "pid", 4711)
             with pytest.raises(shoal.ShoalError, match="cannot be used in a process forked from it"):
                 envs.step([0] * 8)
         assert envs.plan.backend == "shm"

@@ -252,6 +252,8 @@ def test_an_env_error_can_be_pickled_and_compared(make: Make) -> None:
         (lambda r: (r[0], np.zeros(2), *r[2:]), "the reward must be a number, got array"),
         (lambda r: (*r[:2], None, *r[3:]), "terminated must be a bool, got None"),
         (lambda r: (*r[:3], "no", r[4]), "truncated must be a bool, got 'no'"),
+        (lambda r: (*r[:2], 0.5, *r[3:]), "terminated must be a bool, got 0.5"),
+        (lambda r: (*r[:3], float("nan"), r[4]), "truncated must be a bool, got nan"),
         (lambda r: (*r[:4], None), "the info must be a dictionary, got None"),
     ],
 )

@@ -26,7 +26,7 @@ from shoal.testing.findings import Finding, Report, in_order
 from shoal.testing.fresh import Ending, Job, Laboratory, Patience
 from shoal.testing.inspection import Symptom
 from shoal.testing.lone import Difference, Differences
-from shoal.vector.arguments import check_count
+from shoal.vector.arguments import check_count, time_limit
 from shoal.vector.backends import BACKENDS, processes_unavailable
 from shoal.vector.engine import Engine
 from shoal.vector.errors import BackendUnavailable, ConfigurationError, ShoalError
@@ -327,3 +327,4 @@ def _check_arguments(
     for name, seconds in (("call_timeout", call_timeout), ("total_timeout", total_timeout)):
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
             raise ConfigurationError(f"{name} must be a positive number of seconds, got {seconds!r}")
+        time_limit(name, seconds)

@@ -257,6 +257,7 @@ class Face:
     def _check_open(self) -> None:
         if self.closed:
             raise Closed(f"Trying to operate on `{type(self).__name__}`, after a call to `close()`.")
+        self._pool.check_owner()
 
     def _check_not_pending(self, name: str) -> None:
         self._check_open()

@@ -403,6 +403,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
 
     def _finish_half(self, half: int) -> Step | None:
         """What came of that, if it can be had on the short way; otherwise :meth:`_recv_exactly` goes on."""
+        self._pool.check_owner()
         return self._half_ways[half].finish() if self._half_ways else None
 
     def _make_half_ways(self) -> list[HalfWay]:

@@ -98,13 +98,14 @@ class LoopSlice(Crowd):
             return env, census_of(env)
 
         made: list[Any] = []
+        cores: dict[int, tuple[int, Any]] = {}
         results = self._call_all(self.rows, make, until_error=True)
         for row, (result, error) in zip(self.rows, results, strict=False):
             try:
                 if error is not None:
                     raise error
                 env, census = result
-                self._check_is_new(env)
+                self._check_is_new(env, row, cores)
                 self.envs.append(env)
                 if entropy is not None:
                     seed_quietly(env, entropy, row)
@@ -117,15 +118,16 @@ class LoopSlice(Crowd):
         if any(map(is_coroutine_env, self.envs)):
             self._await_coroutines()
 
-    def _check_is_new(self, env: Any) -> None:
+    def _check_is_new(self, env: Any, row: int, cores: dict[int, tuple[int, Any]]) -> None:
+        """``cores`` has those of the environments before, by their identity. It keeps them, so that no identity comes twice."""
         core = _core_of(env)
-        for place, other in enumerate(self.envs):
-            if core is _core_of(other):
-                raise ContractViolation(
-                    f"its factory returned the same object as that of environment {self.rows[place]}"
-                    f"{'' if env is other else ', in another wrapper'}: "
-                    "a factory must make a new environment each time it is called"
-                )
+        other, _ = cores.setdefault(id(core), (row, core))
+        if other != row:
+            raise ContractViolation(
+                f"its factory returned the same object as that of environment {other}"
+                f"{'' if env is self.envs[other - self.rows.start] else ', in another wrapper'}: "
+                "a factory must make a new environment each time it is called"
+            )
 
     def twin(self) -> LoopSlice:
         """Another slice of the same environments, which works with some of them while others do with others."""

@@ -26,6 +26,7 @@ from shoal.vector.backends.limits import occupy_standard_descriptors
 from shoal.vector.backends.remote_log import handle_record
 from shoal.vector.backends.shared_buffer import SharedBuffer
 from shoal.vector.backends.tickets import Tickets
+from shoal.vector.backends.worker import HUNG_UP
 from shoal.vector.cpus import usable_cpus
 from shoal.vector.errors import ConfigurationError, ProtocolError
 from shoal.vector.failures import Failure
@@ -386,7 +387,9 @@ class ProcessBackend(RealTime):
         """A worker is gone, or has to go because nothing it says can be believed any more."""
         self._take_apart()
         # The socket of a process that ends closes a moment before the process is gone.
+        has_hung_up = False
         if babble or not member.process.wait(time.monotonic() + 1.0):
+            has_hung_up = not babble and not member.process.is_ending()
             member.process.kill()
             member.process.wait(time.monotonic() + 1.0)
         if not babble:
@@ -400,7 +403,9 @@ class ProcessBackend(RealTime):
         member.dead = True
         self.crew.waiter.forget(worker)
         process = member.process
-        events.append(Death(worker, process.pid, process.exit_code, process.peak_memory, babble))
+        has_hung_up |= process.exit_code == HUNG_UP
+        exit_code = None if has_hung_up else process.exit_code
+        events.append(Death(worker, process.pid, exit_code, process.peak_memory, babble, has_hung_up))
 
     def _take_from_board(self, worker: int, member: Member, events: list[Event]) -> None:
         """What a worker that has died had still finished."""

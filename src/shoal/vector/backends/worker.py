@@ -14,6 +14,7 @@ It receives one command at a time, runs it and replies. When the socket closes, 
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import multiprocessing
@@ -68,6 +69,9 @@ from shoal.vector.runner import Runner
 logger = logging.getLogger(__name__)
 
 FORMS = 8  # that may be drawn up in any case; more only where that has been worth it
+
+HUNG_UP = 97
+"""The exit code of a worker whose socket was closed by an environment."""
 
 OWN_ALARMS = {signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF}
 """Which nobody gets who has not asked for them."""
@@ -131,9 +135,12 @@ def serve(post: Post) -> NoReturn:
         exit_code = 0
     except (BrokenPipeError, ConnectionResetError):
         pass  # the caller is gone
-    except BaseException:
+    except BaseException as error:
         end_if_forked(home)
-        traceback.print_exc()  # a fault of ours; the caller learns that this process has ended
+        if isinstance(error, OSError) and error.errno in (errno.EBADF, errno.ENOTSOCK):
+            exit_code = HUNG_UP
+        else:
+            traceback.print_exc()  # a fault of ours; the caller learns that this process has ended
     finally:
         end_if_forked(home)
         _leave(post, exit_code)
