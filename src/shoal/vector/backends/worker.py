@@ -205,7 +205,6 @@ class Worker:
         self._forms_drawn_up = self._forms_filled_in = 0
         self._concerned: Rows
         """The environments of the command that is being carried out."""
-        self._home = os.getpid()
         own(post.channel_fd)
         own(post.words_fd)
         os.register_at_fork(after_in_child=self._retire_copy)
