@@ -19,7 +19,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import shoal
-from shoal.vector import comparison, deciding, step_clock, trial, wording
+from shoal.vector import comparison, deciding, forked, step_clock, trial, wording
 from shoal.vector.backends import make_backend
 from shoal.vector.backends.serial import SerialBackend
 from shoal.vector.comparison import Comparison
@@ -305,7 +305,7 @@ def test_a_forked_copy_of_the_program_does_not_come_back(quick: pytest.MonkeyPat
     with shoal.make(CostlyEnv, 8, **CLOSE) as envs:
         until_compared(envs)
         with quick.context() as patched:
-            patched.setattr(os, "getpid", lambda: 4711)
+            patched.setattr(forked.HERE, "pid", 4711)
             with pytest.raises(shoal.ShoalError, match="cannot be used in a process forked from it"):
                 envs.step([0] * 8)
         assert envs.plan.backend == "shm"

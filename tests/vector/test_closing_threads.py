@@ -151,7 +151,9 @@ def test_a_handler_may_close_in_the_middle_of_a_wait(process_backend: str) -> No
 @pytest.mark.parametrize("name", ["serial", "threads", "shm", "pipes"])
 def test_a_daemon_thread_that_steps_when_the_program_ends_is_told(name: str) -> None:
     with MarkedProgram(f"""
-        import threading, sys, time
+        import atexit, threading
+        threads = []
+        atexit.register(lambda: [thread.join(20) for thread in threads])  # after all that is registered later
         import shoal
         from tests.envs import counting
 
@@ -167,7 +169,8 @@ def test_a_daemon_thread_that_steps_when_the_program_ends_is_told(name: str) -> 
             except BaseException as error:
                 print(type(error).__name__, flush=True)
 
-        threading.Thread(target=step, daemon=True).start()
+        threads.append(threading.Thread(target=step, daemon=True))
+        threads[0].start()
         begun.wait()
     """) as program:
         program.expect("Closed")

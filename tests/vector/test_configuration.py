@@ -49,6 +49,12 @@ Make = Callable[..., ParallelEnv]
         ({"num_workers": 0}, "num_workers must be a whole number of at least 1, got 0"),
         ({"num_workers": 1.5}, "num_workers must be a whole number of at least 1, got 1.5"),
         ({"step_timeout": -1}, "step_timeout must be a positive number of seconds or None, got -1"),
+        (
+            {"step_timeout": 10**400},
+            "step_timeout is more than 1e+09 seconds, which is more than a system waits: use None",
+        ),
+        ({"timeouts": {"reset": 1e300}}, "timeouts['reset'] is more than 1e+09 seconds"),
+        ({"max_worker_memory": 10**400}, "max_worker_memory must be a number of bytes or a text"),
         ({"step_timeout": "3"}, "step_timeout must be a positive number of seconds or None, got '3'"),
         (
             {"autoreset_mode": "SameStop"},
@@ -96,9 +102,13 @@ def test_what_is_no_environment_is_not_closed_either(make: Make, caplog: pytest.
     assert not caplog.records
 
 
-@pytest.mark.parametrize("wrong", ["a", -1, float("nan"), True])
+@pytest.mark.parametrize("wrong", ["a", -1, float("nan"), True, 10**400, 1e300])
 def test_a_wrong_timeout_is_refused_and_nothing_is_lost(make: Make, wrong: Any) -> None:
     message = re.escape(f"timeout must be a number of seconds, at least 0, or None, got {wrong!r}")
+    if wrong in (10**400, 1e300):
+        message = re.escape(
+            "timeout is more than 1e+09 seconds, which is more than a system waits: use None for no limit"
+        )
     envs = make([counting()] * 2)
     envs.reset_async(seed=0)
     with pytest.raises(ConfigurationError, match=message):

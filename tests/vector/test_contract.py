@@ -21,7 +21,7 @@ from gymnasium.wrappers import vector as wrappers
 from shoal import EnvContractError, ParallelEnv
 from shoal.vector.errors import AlreadyPending, Closed, NothingPending
 from tests.comparing import difference, rollout
-from tests.envs import CountingEnv, SlowEnv, SpaceEnv, counting, registered
+from tests.envs import CountingEnv, ReturningEnv, SlowEnv, SpaceEnv, counting, registered
 
 Make = Callable[..., ParallelEnv]
 
@@ -402,6 +402,42 @@ def test_some_are_asked_and_a_function_may_ask(make_any_way: Make) -> None:
     assert envs.call_on([1], lambda env: env.count + 1) == (7,)
     with pytest.raises(ValueError, match="Got `1` values for 2 environments"):
         envs.set_attr("count", [1], env_ids=[0, 1])
+
+
+class CountedEnv(CountingEnv):
+    """Counts how often environments are asked what is inside them."""
+
+    asked = 0
+
+    @property
+    def unwrapped(self) -> Any:
+        CountedEnv.asked += 1
+        return self
+
+
+def test_no_new_environment_is_compared_with_all_before_it() -> None:
+    asked = []
+    for num_envs in (10, 200):
+        CountedEnv.asked = 0
+        with ParallelEnv([CountedEnv] * num_envs, backend="serial") as envs:
+            envs.reset(seed=1)
+        asked.append(CountedEnv.asked / num_envs)
+    assert asked[1] <= asked[0]
+
+
+@pytest.mark.parametrize("flag", [float, np.float32, lambda value: np.array([value], np.float64)])
+@pytest.mark.parametrize("num_envs", [2, 14])
+def test_flags_may_be_zero_and_one_in_any_type(make: Make, flag: Any, num_envs: int) -> None:
+    def alter(result: Any) -> Any:
+        observation, reward, _, _, info = result
+        return observation, reward, flag(observation[0] == 2), flag(observation[0] == 1), info
+
+    envs = make([functools.partial(ReturningEnv, alter)] * num_envs, autoreset_mode="SameStep")
+    envs.reset()
+    for terminated, truncated in [(False, True), (False, True)]:
+        _, _, *flags, _ = envs.step([0] * num_envs)
+        assert [each.tolist() for each in flags] == [[terminated] * num_envs, [truncated] * num_envs]
+        assert flags[0].dtype == flags[1].dtype == np.bool_
 
 
 def test_a_factory_that_returns_the_same_environment_twice_is_refused(make: Make) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import pickle
 import re
+import signal
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -118,6 +121,78 @@ def test_a_keyboard_interrupt_of_the_environments_own_does_not_stop_a_worker(pro
             envs.step([0])
 
 
+class GrumpyCoroutineEnv(GrumpyEnv):
+    """Raises after a pause."""
+
+    async def step(self, action: Any) -> Any:  # type: ignore[override]
+        await asyncio.sleep(0)
+        return super().step(action)
+
+
+OVERLAPS = {
+    "in turn": (GrumpyEnv, {}),
+    "on lanes": (GrumpyEnv, {"threads_per_worker": 2}),
+    "coroutines": (GrumpyCoroutineEnv, {}),
+    "coroutines on lanes": (GrumpyCoroutineEnv, {"threads_per_worker": 2}),
+}
+
+
+@pytest.mark.parametrize("overlap", OVERLAPS)
+@pytest.mark.parametrize("kind", [SystemExit, GeneratorExit, KeyboardInterrupt])
+def test_what_ends_programs_is_an_error_of_the_environment_that_raises_it(
+    make: Make, backend: str, kind: Any, overlap: str
+) -> None:
+    env, keywords = OVERLAPS[overlap]
+    if keywords and backend in ("serial", "threads"):
+        return  # which have no lanes
+    envs = make([counting(100), counting(100), functools.partial(env, kind, at=3), counting(100)], **keywords)
+    if kind is KeyboardInterrupt and backend == "serial":
+        return  # that is Ctrl-C
+    envs.reset(seed=40)
+    envs.step([1, 1, 1, 1])
+    envs.step([1, 1, 1, 1])
+    for episode in range(2):
+        with pytest.raises(EnvError) as caught:
+            envs.step([1, 1, 3, 1])
+        error = caught.value
+        assert (error.env_index, error.phase, error.seed, error.episode) == (2, "step", 42, episode)
+        assert (error.step, error.action, error.type_name) == (3, repr(np.int64(3)), kind.__name__)
+        assert not isinstance(error, kind)
+        observation, _ = envs.reset(seed=40)
+        assert observation[:, 0].tolist() == [0, 0, 0, 0]
+        envs.step([1, 1, 1, 1])
+        envs.step([1, 1, 1, 1])
+    with pytest.raises(EnvError, match=f"environment 2.* in a call raised {kind.__name__}"):
+        envs.call_on([2], "complain")
+
+
+@pytest.mark.parametrize("where", ["construct", "reset"])
+def test_an_environment_that_calls_exit_fails_wherever_it_does(make: Make, where: str) -> None:
+    makers = [counting(100), functools.partial(GrumpyEnv, functools.partial(SystemExit, 3), where)]
+    with pytest.raises(EnvError, match="environment 1.* raised SystemExit: 3") as caught:
+        make(makers).reset(seed=40)
+    assert (caught.value.phase, caught.value.seed) == (where, 41 if where == "reset" else None)
+
+
+def test_a_signal_handler_that_ends_the_program_is_no_failure_of_an_environment() -> None:
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        with ParallelEnv([SignallingEnv], backend="serial") as envs:
+            envs.reset()
+            with pytest.raises(SystemExit) as caught:
+                envs.step([0])
+            assert caught.value.code == 143
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class SignallingEnv(GrumpyEnv):
+    """Is stepped when somebody asks the program to end."""
+
+    def step(self, action: Any) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+
+
 def test_several_failures_are_counted_and_attached(make: Make) -> None:
     envs = make([functools.partial(GrumpyEnv, boom, at=1), counting(9), functools.partial(GrumpyEnv, boom, at=1)])
     envs.reset()
@@ -177,6 +252,8 @@ def test_an_env_error_can_be_pickled_and_compared(make: Make) -> None:
         (lambda r: (r[0], np.zeros(2), *r[2:]), "the reward must be a number, got array"),
         (lambda r: (*r[:2], None, *r[3:]), "terminated must be a bool, got None"),
         (lambda r: (*r[:3], "no", r[4]), "truncated must be a bool, got 'no'"),
+        (lambda r: (*r[:2], 0.5, *r[3:]), "terminated must be a bool, got 0.5"),
+        (lambda r: (*r[:3], float("nan"), r[4]), "truncated must be a bool, got nan"),
         (lambda r: (*r[:4], None), "the info must be a dictionary, got None"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,9 @@ from gymnasium.vector import VectorEnv
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shoal import ParallelEnv
 from shoal.vector.infos import Columns, EnvInfos, batch_infos, by_environment, in_columns
+from tests.envs import CountingEnv
 
 
 def gymnasiums(env_infos: list[tuple[int, dict[str, Any]]], num_envs: int) -> dict[str, Any]:
@@ -55,6 +59,37 @@ def test_numbers_beyond_64_bits_stay_themselves() -> None:
 def test_arrays_of_different_shapes_become_objects() -> None:
     batched = batch_infos([(0, {"a": np.zeros(2)}), (1, {"a": np.zeros(3)})], 2)
     assert [array.shape for array in batched["a"]] == [(2,), (3,)]
+
+
+class MixedInfoEnv(CountingEnv):
+    """Tells numbers in some environments, and something else in others."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(length=100)
+        self.index = index
+
+    def step(self, action: Any) -> Any:
+        *result, _ = super().step(action)
+        row: Any = np.full(2, self.count + 0.1, np.float32)
+        scalar: Any = np.float32(self.count)
+        if self.index == 2:
+            row, scalar = np.array(["left", None], object), None
+        texts = np.array(["a", "b"]) if self.index == 1 else np.arange(2, dtype=np.int16)
+        return *result, {"row": row, "scalar": scalar, "texts": texts, "inner": {"row": row}}
+
+
+def test_numbers_beside_something_else_keep_their_types(make: Callable[..., ParallelEnv]) -> None:
+    envs = make([functools.partial(MixedInfoEnv, index) for index in range(4)])
+    envs.reset(seed=1)
+    for count in range(1, 4):
+        infos = envs.step([0] * 4)[-1]
+        for rows in (infos["row"], infos["inner"]["row"]):
+            assert [row.dtype for row in rows] == [np.float32, np.float32, object, np.float32]
+            assert rows[3].tolist() == np.full(2, count + 0.1, np.float32).tolist()
+            assert rows[2].tolist() == ["left", None]
+        assert [type(value) for value in infos["scalar"]] == [np.float32, np.float32, type(None), np.float32]
+        assert [row.dtype.kind for row in infos["texts"]] == ["i", "U", "i", "i"]
+        assert infos["_row"].tolist() == [True] * 4
 
 
 def test_a_dictionary_beside_something_else_becomes_an_object() -> None:

@@ -57,9 +57,53 @@ def test_gymnasium_make_vec_can_make_it() -> None:
     envs.close()
 
 
+@pytest.mark.parametrize("mode", ["sync", "vector_entry_point"])
+def test_the_spec_of_a_vector_environment_makes_as_many_of_the_same(mode: str, backend: str) -> None:
+    theirs = gymnasium.make_vec("CartPole-v1", 3, vectorization_mode=mode, max_episode_steps=7)
+    theirs.close()
+    assert theirs.spec is not None
+    for num_envs in (3, 2):
+        with shoal.make(theirs.spec, None if num_envs == 3 else num_envs, backend=backend, start_method=None) as envs:
+            assert envs.num_envs == num_envs
+            envs.reset(seed=1)
+            envs.set_attr("theta_threshold_radians", 1e9)
+            ends = [envs.step([0] * num_envs)[3].all() for _ in range(7)]
+            assert ends == [False] * 6 + [True]
+            assert envs.spec is not None
+            with shoal.make(envs.spec, backend="serial") as more:  # which is that of one environment
+                assert more.num_envs == 1
+
+
+def test_the_wrappers_of_a_vector_environment_are_taken_over() -> None:
+    theirs = gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync", wrappers=(DoubleReward,))
+    theirs.close()
+    assert theirs.spec is not None
+    with shoal.make(theirs.spec, backend="shm", num_workers=2) as envs:
+        envs.reset(seed=1)
+        assert envs.step([0, 0])[1].tolist() == [2.0, 2.0]
+
+
+class DoubleReward(gymnasium.RewardWrapper[Any, Any]):
+    def reward(self, reward: Any) -> Any:
+        return 2 * reward
+
+
+def test_what_of_a_vector_environment_cannot_be_taken_over_is_said() -> None:
+    theirs = gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync", vector_kwargs={"copy": False})
+    theirs.close()
+    assert theirs.spec is not None
+    with pytest.raises(shoal.ConfigurationError) as caught:
+        shoal.make(theirs.spec)
+    assert "the spec of 'CartPole-v1' has vector_kwargs, which are for Gymnasium's own vector environments" in str(
+        caught.value
+    )
+    assert "{'copy': False}. What to do: begin with gymnasium.spec('CartPole-v1')" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("env", "num_envs", "keywords", "message"),
     [
+        ("shoal/Parallel-v0", 2, {}, "'shoal/Parallel-v0' is registered as a vector environment only"),
         ("CartPole-v1", 0, {}, "num_envs must be a whole number of at least 1, got 0"),
         ("CartPole-v1", "4", {}, "num_envs must be a whole number of at least 1, got '4'"),
         ([counting()], 3, {}, "num_envs=3, but the list has 1 factories; leave num_envs out"),

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,27 @@ class MortalEnv(CountingEnv):
         return super().step(action)
 
 
+def close_what_is_not_its_own() -> None:
+    os.closerange(3, 4096)
+
+
+def close_what_is_not_its_own_and_go_on() -> None:
+    os.closerange(3, 4096)
+    time.sleep(60)
+
+
+@pytest.mark.parametrize("die", [close_what_is_not_its_own, close_what_is_not_its_own_and_go_on])
+def test_an_environment_that_closes_the_socket_of_its_worker_is_not_killed_by_somebody(
+    die: Callable[[], None], process_backend: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = death_in_third_step(die, backend=process_backend)
+    assert re.match(r"worker 1 \(pid \d+\) closed its connection to this process while .*, so it was ended\.", text)
+    assert "closed descriptors that are not its own (os.closerange())." in text
+    assert text.endswith("What to do: let the environment close only what it has opened.")
+    assert "SIGKILL" not in text
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def death_in_third_step(die: Callable[[], None], method: str = "fork", backend: str = "shm") -> str:
     """What the exception says."""
     env_fns: list[Any] = [functools.partial(MortalEnv, die)] * 4
@@ -65,6 +87,7 @@ def death_in_third_step(die: Callable[[], None], method: str = "fork", backend: 
             envs.step([0] * 4)
         with pytest.raises(WorkerDied) as caught:
             envs.step([0, 0, 0, FATAL])
+            envs.get_attr("count")  # one that cannot be reached any more may have finished the step all the same
     return str(caught.value)
 
 

@@ -9,6 +9,8 @@ import sys
 import textwrap
 import threading
 import time
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +224,78 @@ def test_a_forked_child_neither_uses_nor_harms_the_environments(process_backend:
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         observation, *_ = envs.step([0, 0])
         assert observation[:, 0].tolist() == [1, 1]
+
+
+Use = tuple[Callable[[ParallelEnv], object], Callable[[ParallelEnv], object]]
+USES: dict[str, Use] = {
+    "step_wait": (lambda envs: envs.step_async([0, 0]), lambda envs: envs.step_wait()),
+    "reset_wait": (lambda envs: envs.reset_async(), lambda envs: envs.reset_wait()),
+    "call_wait": (lambda envs: envs.call_async("count"), lambda envs: envs.call_wait()),
+    "recv": (lambda envs: envs.send([0, 0]), lambda envs: envs.recv()),
+    "is_ready": (lambda envs: envs.send([0, 0]), lambda envs: envs.is_ready()),
+    "step_async": (lambda envs: None, lambda envs: envs.step_async([0, 0])),
+    "send": (lambda envs: None, lambda envs: envs.send([0, 0])),
+    "send_reset": (lambda envs: None, lambda envs: envs.send_reset()),
+    "reset": (lambda envs: None, lambda envs: envs.reset()),
+    "get_attr": (lambda envs: None, lambda envs: envs.get_attr("count")),
+    "set_attr": (lambda envs: None, lambda envs: envs.set_attr("count", 1)),
+    "state_dict": (lambda envs: None, lambda envs: envs.state_dict()),
+    "fork": (lambda envs: None, lambda envs: envs.fork(0, [1])),
+    "stats": (lambda envs: None, lambda envs: envs.stats),
+    "part.step": (lambda envs: None, lambda envs: envs.split()[0].step([0])),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_every_use_in_a_forked_child_is_refused_and_closing_is_harmless(make: Any, use: str) -> None:
+    begin, go_on = USES[use]
+    envs = make([counting(100)] * 2)
+    envs.reset(seed=1)
+    begin(envs)
+    said = in_forked_child(envs, go_on)
+    assert said.startswith(
+        f"ShoalError: these environments belong to process {os.getpid()} and cannot be used in a process"
+    )
+    assert said.endswith("What to do: make others there; close() does nothing there, and is not needed")
+    if use in ("step_wait", "reset_wait", "call_wait"):
+        go_on(envs)
+    elif use in ("recv", "is_ready"):
+        envs.recv(min_envs=2)
+    observation, *_ = envs.step([0, 0])
+    assert observation[:, 0].tolist() in ([1, 1], [2, 2])
+
+
+def test_the_part_of_environments_that_is_under_way_is_refused_in_a_forked_child(make: Any) -> None:
+    envs = make([counting(100)] * 4)
+    envs.reset(seed=1)
+    parts = envs.split()
+    for part in parts:
+        part.step_async([0, 0])
+    assert "ShoalError: these environments belong to process" in in_forked_child(envs, lambda _: parts[0].step_wait())
+    for part in parts:
+        assert part.step_wait()[0][:, 0].tolist() == [1, 1]
+
+
+def in_forked_child(envs: ParallelEnv, go_on: Callable[[Any], object]) -> str:
+    """What a forked child is told that goes on with these environments, and then closes them."""
+    answer, its = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        said = "nothing"
+        try:
+            go_on(envs)
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            envs.close()
+        os.write(its, said.encode())
+        os._exit(0)
+    os.close(its)
+    with open(answer) as file:
+        said = file.read()
+    os.waitpid(pid, 0)
+    return said
 
 
 def test_workers_end_with_a_caller_that_is_killed(tmp_path: Path) -> None:

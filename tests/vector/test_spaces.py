@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal import ParallelEnv
+from shoal import ConfigurationError, ParallelEnv
 from tests.comparing import difference, rollout
 from tests.conftest import BACKENDS
 from tests.envs import AnythingSpace, ReusingEnv, SpaceEnv, TextEnv
@@ -168,3 +169,99 @@ def test_large_observations_and_infos_pass_through(make: Make) -> None:
     for row, (action,) in enumerate(info["given"]):
         assert np.array_equal(action["pixels"], actions["pixels"][row])
         assert action["text"] == actions["text"][row]
+
+
+class OwnBox(spaces.Box):
+    """A Box with an attribute of its own."""
+
+    def __init__(self, label: str) -> None:
+        super().__init__(-1, np.inf, (40_000,), np.float32)
+        self.label = label
+
+
+def large_spaces() -> list[AnySpace]:
+    """Each of them would be too large for a message, if its bounds were sent as they are."""
+    image = spaces.Box(0, 255, (200, 200, 3), np.uint8)
+    return [
+        image,
+        spaces.Box(-np.inf, 3.5, (40_000,), np.float32),
+        spaces.Box(-0.0, 1, (40_000,), np.float64),
+        spaces.Dict({"image": image, "more": spaces.Tuple([image, spaces.Discrete(3), OwnBox("mine")])}),
+    ]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_large_space_with_the_same_bounds_everywhere_is_sent_as_two_numbers(
+    process_backend: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.vector.backends.worker.MAX_PICKLED", 30_000)
+    space = large_spaces()[number]
+    space.seed(7)
+    with ParallelEnv(
+        [functools.partial(BoundsEnv, space)] * 2, backend=process_backend, num_workers=2, start_method="fork"
+    ) as envs:
+        arrived = envs.single_observation_space
+        assert arrived == space
+        assert type(arrived) is type(space)
+        assert difference(everything_of(arrived), everything_of(space)) == ""
+        observation, _ = envs.reset()
+        assert observation in envs.observation_space
+
+
+def everything_of(space: AnySpace) -> list[Any]:
+    """The attributes of a space and of all spaces in it."""
+    inner: list[Any] = list(getattr(space, "spaces", {}).values()) if isinstance(space, spaces.Dict) else []
+    inner += list(space.spaces) if isinstance(space, spaces.Tuple) else []
+    own = {name: value for name, value in vars(space).items() if name not in ("spaces", "_np_random")}
+    if isinstance(space, spaces.Box):
+        own["writeable"] = space.low.flags.writeable
+    drawn = space.np_random.bit_generator.state["state"] if space._np_random is not None else None
+    return [own, drawn, *map(everything_of, inner)]
+
+
+class BoundsEnv(SpaceEnv):
+    """Observes the bounds of its space."""
+
+    def __init__(self, space: AnySpace) -> None:
+        super().__init__(space, spaces.Discrete(2))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        return lowest_of(self.observation_space), {}
+
+
+def lowest_of(space: Any) -> Any:
+    if isinstance(space, spaces.Dict):
+        return {name: lowest_of(inner) for name, inner in space.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(map(lowest_of, space))
+    return space.low if isinstance(space, spaces.Box) else 0
+
+
+def test_a_space_that_is_too_large_for_a_message_is_named(
+    process_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.vector.backends.worker.MAX_PICKLED", 30_000)
+    varied = spaces.Box(np.arange(10_000, dtype=np.float32), np.full(10_000, 1e6, np.float32))
+    small = spaces.Box(0, 1, (2,))
+    with pytest.raises(ConfigurationError) as caught:
+        ParallelEnv(
+            [functools.partial(BoundsEnv, small), functools.partial(BoundsEnv, varied)],
+            backend=process_backend, num_workers=1, start_method="fork",
+        )  # fmt: skip
+    text = str(caught.value)
+    assert re.search(r"the spaces of this worker's environments take 4\d,\d\d\d bytes in a message", text)
+    assert "a message may have 30,000" in text
+    assert re.search(
+        r"The largest is the observation space of environment 1, of shape \(10000,\), with 4\d,\d\d\d bytes", text
+    )
+    assert "its bounds are not the same for every element" in text
+    assert 'use backend="serial" or "threads"' in text
+    assert "contract" not in text
+
+
+@pytest.mark.slow
+def test_an_observation_space_of_seventy_megabytes(process_backend: str) -> None:
+    space = spaces.Box(0, 255, (70_000_000,), np.uint8)
+    with ParallelEnv([functools.partial(BoundsEnv, space)], backend=process_backend) as envs:
+        observation, _ = envs.reset()
+        assert observation.shape == (1, 70_000_000)

@@ -26,12 +26,13 @@ from shoal.testing.findings import Finding, Report, in_order
 from shoal.testing.fresh import Ending, Job, Laboratory, Patience
 from shoal.testing.inspection import Symptom
 from shoal.testing.lone import Difference, Differences
-from shoal.vector.arguments import check_count
+from shoal.vector.arguments import check_count, time_limit
 from shoal.vector.backends import BACKENDS, processes_unavailable
 from shoal.vector.engine import Engine
 from shoal.vector.errors import BackendUnavailable, ConfigurationError, ShoalError
 from shoal.vector.making import factories_of
 from shoal.vector.observations import shortened
+from shoal.vector.pickling import dump_by_value
 from shoal.vector.plan import make_plan
 
 ENDED = ("died", "too-slow", "check-too-slow")
@@ -79,7 +80,7 @@ def check_parallel(
     began = time.monotonic()
     check = _Check(Laboratory(Patience(call_timeout, began + total_timeout)), call_timeout, total_timeout)
     try:
-        pickled: bytes = cloudpickle.dumps(factory, protocol=5)
+        pickled = dump_by_value(factory)
     except Exception as error:
         check.find("factory-unpicklable", what=" ".join(f"{type(error).__name__}: {error}".split()))
     else:
@@ -326,3 +327,4 @@ def _check_arguments(
     for name, seconds in (("call_timeout", call_timeout), ("total_timeout", total_timeout)):
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
             raise ConfigurationError(f"{name} must be a positive number of seconds, got {seconds!r}")
+        time_limit(name, seconds)

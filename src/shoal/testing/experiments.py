@@ -40,8 +40,8 @@ from shoal.testing.lone import (
     normal_actions,
     sample_actions,
 )
-from shoal.vector.backends.worker import dumps
 from shoal.vector.isolation import IsolatedFactory
+from shoal.vector.pickling import dumps
 
 RUN_SECONDS = 1.0  # an environment is stepped so long, and no more than the caller asked for ...
 FEWEST_STEPS = 5  # ... and at least so often

@@ -29,9 +29,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any, NoReturn
 
-import cloudpickle
-
 from shoal.vector.cpus import usable_cpus
+from shoal.vector.pickling import dump_by_value
 from shoal.vector.registrations import own_registrations, register_here
 
 _BOOT = (
@@ -89,7 +88,7 @@ class FreshProcess:
         self._problem = ""
         self._files: list[IO[bytes]] = [tempfile.TemporaryFile() for _ in range(3)]  # noqa: SIM115 - closed by close()
         job_file, self._result, self._printed = self._files
-        cloudpickle.dump((own_registrations(), job), job_file)
+        job_file.write(dump_by_value((own_registrations(), job)))
         job_file.flush()
         job_file.seek(0)
         self._result.write(_DOING.pack(time.monotonic() + START_SECONDS, b"starting a process"))

@@ -18,8 +18,8 @@ import numpy as np
 
 from shoal.testing.plain import plain
 from shoal.testing.spaces import why_outside
-from shoal.vector.backends.worker import dumps
 from shoal.vector.observations import shortened
+from shoal.vector.pickling import dumps
 from shoal.vector.sameness import difference
 
 KEPT = 3  # how many results of an environment are looked at again

@@ -5,11 +5,15 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Collection
+from typing import Any, Final
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from shoal.vector.errors import ConfigurationError
+
+MOST_SECONDS: Final = 1e9
+"""About thirty years. Systems count time in numbers of limited size."""
 
 
 def check_count(name: str, value: object) -> None:
@@ -45,8 +49,29 @@ def seconds_to_wait(timeout: object) -> float | None:
     """The number of seconds; ``None`` without limit. Refused before anything is waited for, so that nothing is lost."""
     if timeout is None:
         return None
-    is_number = isinstance(timeout, int | float | np.integer | np.floating) and not isinstance(timeout, bool)
-    if not is_number or not timeout >= 0:  # type: ignore[operator]
+    if not _is_number(timeout) or not timeout >= 0:  # type: ignore[operator]
         raise ConfigurationError(f"timeout must be a number of seconds, at least 0, or None, got {timeout!r}")
-    seconds = float(timeout)  # type: ignore[arg-type]
-    return None if math.isinf(seconds) else seconds
+    return _in_seconds("timeout", timeout)
+
+
+def time_limit(name: str, value: object) -> float | None:
+    """The number of seconds that something may take; ``None`` without limit."""
+    if value is None:
+        return None
+    if not _is_number(value) or not value > 0:  # type: ignore[operator]
+        raise ConfigurationError(f"{name} must be a positive number of seconds or None, got {value!r}")
+    return _in_seconds(name, value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def _in_seconds(name: str, value: Any) -> float | None:
+    if value == math.inf:
+        return None
+    if value > MOST_SECONDS:
+        raise ConfigurationError(
+            f"{name} is more than {MOST_SECONDS:g} seconds, which is more than a system waits: use None for no limit"
+        )
+    return float(value)

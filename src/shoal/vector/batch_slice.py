@@ -49,7 +49,8 @@ class BatchSlice(LoopSlice):
             census = census_of(self.envs[0])
             outcome.values.extend((row, census) for row in self.rows)
             self.due = DueRows(self.rows, self._batch.state.is_due)
-        except self.caught as error:
+        except BaseException as error:
+            self._let_pass(error)
             outcome.failures.append(Failure.of(error, env_index=self.rows.start, phase="construct"))
         self.progress[0] = 0
 
@@ -113,7 +114,7 @@ class BatchSlice(LoopSlice):
         try:
             with self.clock or UNTIMED:
                 num_ended = batch.step(places, actions, mode)
-        except self.caught as error:
+        except BaseException as error:
             # Nobody knows in which row, and how far the others got, so all of them have to be reset.
             rows = [self.rows[place] for place in places.tolist()]
             self._catch_up(rows)
@@ -160,7 +161,7 @@ class BatchSlice(LoopSlice):
         try:
             with self.clock or UNTIMED:
                 batch.begin(places)
-        except self.caught as error:
+        except BaseException as error:
             self._catch_up(rows)
             outcome.failures.extend(self._failure(error, row, "reset") for row in rows)
             return []

@@ -72,10 +72,11 @@ def as_reward(value: Any) -> float:
 
 
 def as_flag(name: str, value: Any) -> bool:
-    """``terminated`` or ``truncated`` as a bool."""
+    """``terminated`` or ``truncated`` as a bool. Old environments give numbers, also 0.0 and 1.0."""
     if isinstance(value, np.ndarray) and value.size == 1:
         value = value.item()
-    if isinstance(value, bool | np.bool_ | int | np.integer):
+    is_whole = isinstance(value, bool | np.bool_ | int | np.integer)
+    if is_whole or (isinstance(value, float | np.floating) and value in (0.0, 1.0)):
         return bool(value)
     raise ContractViolation(f"{name} must be a bool, got {shortened(value)}")
 

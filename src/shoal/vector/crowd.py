@@ -8,6 +8,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
+from shoal.vector.interrupts import is_interruption
 from shoal.vector.layout import Rows
 from shoal.vector.overlap import EventLoop, Lanes, Overlap, Result, Work, attempt
 from shoal.vector.patience import give_way
@@ -38,8 +39,7 @@ class Crowd:
     def __init__(self, rows: range, progress: Progress, *, in_process: bool, num_threads: int = 1) -> None:
         self.rows = rows
         self.progress = progress
-        # In the caller's own process a KeyboardInterrupt is the caller's; in a worker it can only be the environment's.
-        self.caught: type[BaseException] = Exception if in_process else BaseException
+        self._is_callers_process = in_process
         self._num_threads = min(num_threads, len(rows))
         self._lanes: Lanes | None = None
         self._events: EventLoop | None = None
@@ -96,7 +96,8 @@ class Crowd:
         return results
 
     def _let_pass(self, error: BaseException | None) -> None:
-        if error is not None and not isinstance(error, self.caught):
+        """Raise what is not an environment's but the program's: it came while an environment was at work."""
+        if error is not None and self._is_callers_process and is_interruption(error):
             raise error
 
     def _disperse(self) -> None:

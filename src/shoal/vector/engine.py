@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
-from shoal.vector.arguments import check_count
+from shoal.vector.arguments import check_count, time_limit
 from shoal.vector.errors import ConfigurationError
 from shoal.vector.plan import needs_processes
 from shoal.vector.wards import Deadlines
@@ -97,23 +97,15 @@ def _deadlines(engine: Engine) -> Deadlines:
             near = difflib.get_close_matches(str(name), known, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ConfigurationError(f"timeouts may have {', '.join(map(repr, known))}, got {name!r}.{hint}")
-    limits = {name: _seconds(f"timeouts[{name!r}]", value) for name, value in given.items()}
+    limits = {name: time_limit(f"timeouts[{name!r}]", value) for name, value in given.items()}
     if engine.step_timeout is not None:
-        limits["step"] = _seconds("step_timeout", engine.step_timeout)
+        limits["step"] = time_limit("step_timeout", engine.step_timeout)
     return Deadlines(**limits)
-
-
-def _seconds(name: str, value: Any) -> float | None:
-    if value is None:
-        return None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-        raise ConfigurationError(f"{name} must be a positive number of seconds or None, got {value!r}")
-    return float(value)
 
 
 def _nbytes(value: int | str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", str(value))
-    if isinstance(value, bool) or match is None or match[2].lower() not in UNITS or float(match[1]) <= 0:
+    if isinstance(value, bool) or match is None or match[2].lower() not in UNITS or not 0 < float(match[1]) < math.inf:
         raise ConfigurationError(
             f'max_worker_memory must be a number of bytes or a text such as "2 GB" or "500 MiB", got {value!r}'
         )

@@ -26,7 +26,7 @@ from shoal.vector.errors import InvalidAction, InvalidActionType, ResetNeeded
 from shoal.vector.first_ready import Batch
 from shoal.vector.infos import by_environment
 from shoal.vector.layout import Layout
-from shoal.vector.messages import Attachment, EnvFn, Op, Outcome, Steps
+from shoal.vector.messages import Attachment, EnvFn, Op, Outcome
 from shoal.vector.observations import LooseValues, ObservationReader, shortened
 from shoal.vector.tasks import Options, Seeds, TaskFunction, rows_of
 from shoal.vector.turns import Turn, TurnFactory
@@ -152,10 +152,7 @@ class EnvList(Branching):
         rows = rows_of(env_ids, self.num_envs)
         self._check_ready(rows)
         loose, wide = self._write_actions(actions, rows)
-        payloads = {
-            worker: Steps(its, [entry for entry in loose if entry[0] in its], wide)
-            for worker, its in self._by_worker(rows).items()
-        }
+        payloads = self._steps(rows, loose, wide)
         self._asked = rows
         self._begin("step", Op.STEP, payloads)
         return self.step_wait()

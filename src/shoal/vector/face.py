@@ -16,6 +16,7 @@ What may be asked for, in which state::
 
 from __future__ import annotations
 
+import threading
 import time
 import warnings
 import weakref
@@ -73,6 +74,8 @@ class Face:
         care = care_of(engine, self.plan.backend)
         self.on_fault, self.step_timeout = care.on_fault, care.deadlines.step
         self._pending: str | None = None
+        self._begun_by = 0
+        """The thread that has begun what is pending."""
         self._wait_timed_out = False
         if engine.isolate_rng:
             is_here = not needs_processes(self.plan.backend)
@@ -253,8 +256,9 @@ class Face:
 
     def _close_pool(self, timeout: float | None, terminate: bool) -> None:
         seconds = seconds_to_wait(timeout)
-        # A thread that waits for it learns of the end by an exception.
-        if self._pending is not None and not self._wait_timed_out and not self._access.is_used_by_others:
+        # Another thread that waits for it learns of the end by an exception.
+        is_forgotten = self._pending is not None and self._begun_by == threading.get_ident()
+        if is_forgotten and not self._wait_timed_out:
             gymnasium.logger.warn(f"Calling `close` while waiting for a pending call to `{self._pending}` to complete.")
         closed = None
         while closed is not self._pool:  # another thread may have been about to move the environments to a new one
@@ -275,6 +279,7 @@ class Face:
     def _check_open(self) -> None:
         if self.closed:
             raise Closed(f"Trying to operate on `{type(self).__name__}`, after a call to `close()`.")
+        self._pool.check_owner()
 
     def _check_not_pending(self, name: str) -> None:
         self._check_open()
@@ -297,7 +302,7 @@ class Face:
     def _begin(self, name: str, op: Op, payloads: Mapping[int, Any] | None) -> None:
         with self._access:
             self._pool.begin(op, payloads)
-            self._pending, self._wait_timed_out = name, False
+            self._pending, self._wait_timed_out, self._begun_by = name, False, threading.get_ident()
 
     def _finish(
         self,

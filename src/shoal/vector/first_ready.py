@@ -66,14 +66,22 @@ class FirstReady(Tasked):
         self._flights.check_departure(rows)
         self._check_ready(rows)
         loose, wide = self._write_actions(actions, rows)
-        payloads = {
-            worker: Steps(its, [entry for entry in loose if entry[0] in its] if loose else [], wide, pace)
-            for worker, its in self._by_worker(rows).items()
-        }
+        payloads = self._steps(rows, loose, wide, pace)
         with self._access:
             self._has_sent = True
             self._pool.send(Op.STEP_EACH, payloads)
             self._flights.depart(rows)
+
+    def _steps(
+        self, rows: list[int], loose: LooseValues, wide: tuple[int, ...], pace: Pace = Pace.ALONE
+    ) -> dict[int, Steps]:
+        """For each worker the steps of its environments."""
+        by_worker: dict[int, LooseValues] = {}
+        for entry in loose:
+            by_worker.setdefault(self._pool.worker_of[entry[0]], []).append(entry)
+        return {
+            worker: Steps(its, by_worker.get(worker, []), wide, pace) for worker, its in self._by_worker(rows).items()
+        }
 
     def send_reset(
         self, env_ids: Any = None, *, seed: Seeds = None, options: Options = None, group_ids: Any = None

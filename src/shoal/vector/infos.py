@@ -4,7 +4,7 @@ A key becomes an array over all environments, and ``_key`` a mask of those that 
 arrays of one shape a stacked array, dictionaries are batched in turn, ``final_obs`` and everything else an array of objects.
 
 Where Gymnasium would damage values, this does not: numbers of different types meet in a type that holds them all (not in
-the first one's), and arrays of different shapes become objects (not an exception).
+the first one's), and arrays of different shapes, or of numbers and something else, become objects (not an exception).
 """
 
 from __future__ import annotations
@@ -198,10 +198,9 @@ def _batch(key: str, rows: list[int], values: list[Any], num_envs: int) -> Any:
     if all(kind in (int, float, bool) or issubclass(kind, np.number) for kind in kinds):
         return _numbers(rows, values, kinds, num_envs)
     if all(issubclass(kind, np.ndarray) for kind in kinds):
-        shapes = {value.shape for value in values}
-        if len(shapes) == 1:
-            dtype = np.result_type(*{value.dtype for value in values})
-            array = np.zeros((num_envs, *shapes.pop()), dtype=dtype)
+        shapes, dtypes = {value.shape for value in values}, {value.dtype for value in values}
+        if len(shapes) == 1 and (len(dtypes) == 1 or all(dtype.kind in "biufc" for dtype in dtypes)):
+            array = np.zeros((num_envs, *shapes.pop()), dtype=np.result_type(*dtypes))
             array[rows] = values
             return array
     return _objects(rows, values, num_envs)

@@ -26,6 +26,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -182,6 +183,19 @@ Interrupts = Postponed | NotPostponed
 postponed = Postponed()
 allowed = Allowed()
 forbidden = Forbidden()
+
+
+def is_interruption(error: BaseException) -> bool:
+    """Whether this is Ctrl-C, or ends the program because one of its signal handlers said so; only the main thread has these.
+
+    An environment that raises ``SystemExit`` itself interrupts nothing: it has failed.
+    """
+    if isinstance(error, Exception) or _this_thread() != _state.main:
+        return False
+    if isinstance(error, KeyboardInterrupt):
+        return True
+    handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()}
+    return any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _begin_anew() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import functools
 import importlib
@@ -89,8 +90,10 @@ def make(
 
     Args:
         env: the id of an environment registered with Gymnasium (``"CartPole-v1"``, or ``"module:Env-v0"`` to import a
-            module first), its ``EnvSpec``, a callable that makes an environment, or a list of such callables.
-        num_envs: how many; a list has as many as it is long, and groups as many as they have members.
+            module first), its ``EnvSpec`` or that of a vector environment, a callable that makes an environment, or a list of
+            such callables.
+        num_envs: how many; a list has as many as it is long, groups as many as they have members, and the ``EnvSpec`` of a
+            vector environment as many as that has.
         env_kwargs: further keywords go to the environment, as with ``gymnasium.make``.
 
     The other arguments are those of :class:`ParallelEnv`.
@@ -154,6 +157,13 @@ def factories_of(env: Any, num_envs: int | None, keywords: dict[str, Any]) -> tu
         check_count("num_envs", num_envs)
     if isinstance(env, str | EnvSpec):
         spec = _find_spec(env) if isinstance(env, str) else env
+        if spec.entry_point is None:
+            raise ConfigurationError(
+                f"{spec.id!r} is registered as a vector environment only, and Shoal runs single environments in parallel: give "
+                "the id of one of these, or use gymnasium.make_vec()"
+            )
+        if "vectorization_mode" in spec.kwargs:
+            return _factories_of_vector_spec(spec, num_envs, keywords)
         return [RegisteredEnv(spec, keywords)] * (num_envs or 1), spec
     if callable(env):
         return [functools.partial(env, **keywords) if keywords else env] * (num_envs or 1), None
@@ -171,6 +181,33 @@ def factories_of(env: Any, num_envs: int | None, keywords: dict[str, Any]) -> tu
         "env must be the id of a registered environment, a callable that makes one, or a list of such callables, "
         f"got {env!r}"
     )
+
+
+def _factories_of_vector_spec(
+    vector_spec: EnvSpec, num_envs: int | None, keywords: dict[str, Any]
+) -> tuple[list[EnvFn], EnvSpec]:
+    """As :func:`factories_of`, for the spec of a vector environment, in which are the arguments of ``gymnasium.make_vec``."""
+    spec = copy.deepcopy(vector_spec)
+    added, spec.kwargs = spec.kwargs, {}
+    del added["vectorization_mode"]
+    if vector_keywords := added.pop("vector_kwargs", {}):
+        raise ConfigurationError(
+            f"the spec of {spec.id!r} has vector_kwargs, which are for Gymnasium's own vector environments: {vector_keywords}. "
+            f"What to do: begin with gymnasium.spec({spec.id!r}), and give shoal.make() keywords of its own, such as "
+            "autoreset_mode="
+        )
+    its_num_envs, wrappers = added.pop("num_envs", 1), tuple(added.pop("wrappers", ()))
+    env_fn: EnvFn = RegisteredEnv(spec, {**added, **keywords})
+    if wrappers:
+        env_fn = functools.partial(_make_wrapped, env_fn, wrappers)
+    return [env_fn] * (num_envs or its_num_envs), spec
+
+
+def _make_wrapped(env_fn: EnvFn, wrappers: Sequence[Callable[[Any], Any]]) -> Any:
+    env: Any = env_fn()
+    for wrapper in wrappers:
+        env = wrapper(env)
+    return env
 
 
 def _find_spec(env_id: str) -> EnvSpec:

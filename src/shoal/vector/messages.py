@@ -304,6 +304,8 @@ class Death(NamedTuple):
     """How many bytes it has held at most, where that is known."""
     babble: str = ""
     """What it has sent that makes no sense, if that is why it was ended."""
+    has_hung_up: bool = False
+    """Whether its end of the socket was closed although it had not ended, which is why it was."""
 
 
 Event = Reply | Arrival | Arrivals | Death

@@ -16,14 +16,17 @@ import asyncio
 import contextvars
 import inspect
 import itertools
+import os
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
 from shoal.vector.errors import CannotStart
+from shoal.vector.forked import end_if_forked
 
 LEAVE_SECONDS = 1.0
 """How long a thread may take to end. One that is stuck in an environment is left behind, and does not keep the process."""
@@ -78,6 +81,8 @@ class Lanes:
         """Where what is to be awaited is awaited."""
         self.wakes_all = False
         """Whether threads are woken together, and not one by the other."""
+        self.home = os.getpid()
+        """The process that the threads are in. In a copy of it that an environment forks, nobody would wait for them."""
         self._shares: dict[range, _Shares] = {}
         """Who does what when all environments, or those of a part, are asked."""
         self._queues: list[SimpleQueue[Callable[[], None] | None]] = []
@@ -115,7 +120,7 @@ class Lanes:
             shares = self._shares[places]
         else:
             shares = self._shares[places] = self._divided(places)
-        _Round(do, shares, wakes_all=self.wakes_all).run()
+        _Round(do, shares, self.home, wakes_all=self.wakes_all).run()
 
     def _divided(self, places: Sequence[int]) -> _Shares:
         """The numbers of these places for each thread that has any."""
@@ -140,6 +145,7 @@ class EventLoop:
     """One thread in which coroutines run."""
 
     def __init__(self, name: str) -> None:
+        self._home = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
@@ -147,26 +153,30 @@ class EventLoop:
     def run_all(self, places: Sequence[int], work: Work) -> list[Result]:
         """Do this with the environments in these places, and wait for all of them."""
 
-        async def run_one(number: int) -> Result:
-            try:
-                value = work(number)
-                return Result(await value if inspect.isawaitable(value) else value)
-            except BaseException as error:
-                return Result(None, error)
-
         async def run_everyone() -> list[Result]:
-            return await asyncio.gather(*map(run_one, range(len(places))))
+            return await asyncio.gather(*[self._attempt(partial(work, number)) for number in range(len(places))])
 
         results: list[Result] = self._wait_for(run_everyone())
         return results
 
     def finish(self, awaitable: Awaitable[Any]) -> Any:
         """What comes of one, for another thread."""
+        result: Result = self._wait_for(self._attempt(lambda: awaitable))
+        if result.error is not None:
+            raise result.error
+        return result.value
 
-        async def run() -> Any:
-            return await awaitable
-
-        return self._wait_for(run())
+    async def _attempt(self, begin: Callable[[], Any]) -> Result:
+        """Begin something, and wait for it. What it raises goes no further: ``SystemExit`` would end the event loop."""
+        try:
+            value = begin()
+            if isinstance(value, Coroutine):
+                value = _ending_copies(value, self._home)
+            return Result(await value if inspect.isawaitable(value) else value)
+        except BaseException as error:
+            return Result(None, error)
+        finally:
+            end_if_forked(self._home)
 
     def _wait_for(self, coroutine: Any) -> Any:
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
@@ -194,8 +204,8 @@ class EventLoop:
 class _Round:
     """One thing to do for some environments, by several threads."""
 
-    def __init__(self, do: Callable[[int], None], shares: _Shares, *, wakes_all: bool) -> None:
-        self._do, self._shares, self._is_chain = do, shares, not wakes_all
+    def __init__(self, do: Callable[[int], None], shares: _Shares, home: int, *, wakes_all: bool) -> None:
+        self._do, self._shares, self._home, self._is_chain = do, shares, home, not wakes_all
         self._error: BaseException | None = None
         self._finished = itertools.count(1)  # counting is one instruction, in which no other thread can come between
         self._is_over = threading.Lock()
@@ -221,6 +231,7 @@ class _Round:
         try:
             for number in self._shares[turn][1]:
                 self._do(number)
+                end_if_forked(self._home)
         except BaseException as error:  # a fault of ours, which nobody would ever hear of
             self._error = error
         if next(self._finished) == len(self._shares):
@@ -231,6 +242,22 @@ def _serve(queue: SimpleQueue[Callable[[], None] | None]) -> None:
     while (work := queue.get()) is not None:
         work()
         del work  # what it refers to is not this thread's to keep
+
+
+@types.coroutine
+def _ending_copies(coroutine: Coroutine[Any, Any, Any], home: int) -> Generator[Any, Any, Any]:
+    """Await it. A process that it forks ends when it pauses there: otherwise other coroutines would go on there too."""
+    go_on: Callable[[], Any] = partial(coroutine.send, None)
+    while True:
+        try:
+            awaited = go_on()
+        except StopIteration as end:
+            return end.value
+        end_if_forked(home)
+        try:
+            go_on = partial(coroutine.send, (yield awaited))
+        except BaseException as error:
+            go_on = partial(coroutine.throw, error)
 
 
 async def _cancel_others() -> None:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from threading import get_ident
 from time import perf_counter
 from typing import Any
 
@@ -331,7 +332,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         self._check_open()
         with self._access:
             payloads = self._prepare_step("step", actions)
-            self._pending = "step"
+            self._pending, self._begun_by = "step", get_ident()
             try:
                 results = self._step_results(self._pool.perform(STEP, payloads, self._on_reply))
             except BaseException as error:
@@ -425,6 +426,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
 
     def _finish_half(self, half: int) -> Step | None:
         """What came of that, if it can be had on the short way; otherwise :meth:`_recv_exactly` goes on."""
+        self._pool.check_owner()
         return self._half_ways[half].finish() if self._half_ways else None
 
     def _make_half_ways(self) -> list[HalfWay]:

@@ -110,7 +110,7 @@ def _plain_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: F
                 # What was taken apart is put together again: it may have been an iterator.
                 result, is_plain = (observation, reward, terminated, truncated, info), False
                 break
-        except its.caught as error:
+        except BaseException as error:
             results = put_together(observations, told)
             its.go_on_after(error, rows, results, actions, failures)
             return results

@@ -12,7 +12,6 @@ that are back.
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ from shoal.vector.backends.serial import SerialBackend
 from shoal.vector.engine import Care
 from shoal.vector.errors import ProtocolError, ShoalError, WaitTimeout, WorkerDied, WorkerError
 from shoal.vector.failures import raise_failures
+from shoal.vector.forked import HERE
 from shoal.vector.halves import Half
 from shoal.vector.interrupts import NotPostponed, postponed
 from shoal.vector.layout import Arena
@@ -73,7 +73,7 @@ class Pool:
         pin_workers: bool,
     ) -> None:
         self.num_envs = len(env_fns)
-        self._owner = os.getpid()
+        self._owner = HERE.pid
         self._sequence = 0
         self._op: Op | None = None
         self._waiting: set[int] = set()
@@ -207,9 +207,14 @@ class Pool:
         """Raise if nothing more can be asked: after a failure, or in a forked process."""
         if self._failed is not None:
             raise type(self._failed)(f"{self._failed}\n  The environments can only be closed now.")
-        if os.getpid() != self._owner:
+        self.check_owner()
+
+    def check_owner(self) -> None:
+        """Raise in a process that was forked from the one whose environments these are."""
+        if HERE.pid != self._owner:
             raise ShoalError(
-                f"these environments belong to process {self._owner} and cannot be used in a process forked from it"
+                f"these environments belong to process {self._owner} and cannot be used in a process forked from it. "
+                "What to do: make others there; close() does nothing there, and is not needed"
             )
 
     def _poll(self, timeout: float | None, arrivals: int = 1) -> list[Event]:
@@ -344,7 +349,7 @@ class Pool:
 
     def close(self, grace: float, *, quietly: bool = False) -> None:
         """End everything, within about ``grace`` seconds. Harmless in a forked child, and when repeated."""
-        if self._closed or os.getpid() != self._owner:
+        if self._closed or HERE.pid != self._owner:
             return
         with postponed:
             self._closed = True

@@ -77,6 +77,11 @@ def describe_death(
             f"worker {death.worker} (pid {death.pid}) has sent {death.babble}. It was ended while {doing}.",
             "  Likely cause: the environment, or a library it uses, writes into descriptors that are not its own.",
         ]
+    elif death.has_hung_up:
+        lines = [
+            f"worker {death.worker} (pid {death.pid}) closed its connection to this process while {doing}, so it was ended.",
+            "  Likely cause: the environment, or a library it uses, closed descriptors that are not its own (os.closerange()).",
+        ]
     else:
         lines = [
             f"worker {death.worker} (pid {death.pid}) {_cause_of_death(death.exit_code)} while {doing}.",
@@ -91,7 +96,10 @@ def describe_death(
         lines += ["  It was here:", _indented(stack)]
     if printed:
         lines += ["  It printed last:", _indented(_last_lines(printed))]
-    lines.append(f"  What to do: {_advice(None if death.babble else death.exit_code, late)}")
+    if death.has_hung_up and not late:
+        lines.append("  What to do: let the environment close only what it has opened.")
+    else:
+        lines.append(f"  What to do: {_advice(None if death.babble else death.exit_code, late)}")
     return "\n".join(lines)
 
 

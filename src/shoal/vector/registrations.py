@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pickle
 
-import cloudpickle
 from gymnasium import register
 from gymnasium.envs.registration import EnvSpec, registry
+
+from shoal.vector.pickling import dump_by_value
 
 
 def own_registrations() -> bytes:
@@ -16,12 +17,11 @@ def own_registrations() -> bytes:
         if isinstance(spec.entry_point, str) and spec.entry_point.startswith("gymnasium."):
             continue
         try:
-            cloudpickle.dumps(spec)
+            dump_by_value(spec)
         except Exception:
             continue  # whoever uses it will be told that it is not registered
         specs.append(spec)
-    data: bytes = cloudpickle.dumps(specs, protocol=5)
-    return data
+    return dump_by_value(specs)
 
 
 def register_here(registrations: bytes) -> None:

@@ -24,6 +24,7 @@ from shoal.vector.captures import Captured, dump_states, load_states
 from shoal.vector.crowd import GivingWay, Progress
 from shoal.vector.digests import Digester, add_loose
 from shoal.vector.failures import Failure
+from shoal.vector.forked import end_if_forked
 from shoal.vector.halves import ALL, steps_of_half
 from shoal.vector.infos import Told
 from shoal.vector.layout import Arena, FixedLeaf, Layout, Rows, as_index, as_slice, private_arena
@@ -150,9 +151,11 @@ class Runner:
                 outcome = twin.execute(command)
             except BaseException as error:  # or nobody would ever hear of it
                 outcome = Outcome([], [], [Failure.of(error, env_index=row, phase=command.op.label)], [])
+            end_if_forked(lanes.home)
             report(outcome)
 
-        self.slice.lanes().start(row - self.rows.start, carry_out)
+        lanes = self.slice.lanes()
+        lanes.start(row - self.rows.start, carry_out)
 
     def _twin(self) -> Runner:
         """Another runner for the same environments, which works with one of them while others do with others."""

@@ -98,33 +98,36 @@ class LoopSlice(Crowd):
             return env, census_of(env)
 
         made: list[Any] = []
+        cores: dict[int, tuple[int, Any]] = {}
         results = self._call_all(self.rows, make, until_error=True)
         for row, (result, error) in zip(self.rows, results, strict=False):
             try:
                 if error is not None:
                     raise error
                 env, census = result
-                self._check_is_new(env)
+                self._check_is_new(env, row, cores)
                 self.envs.append(env)
                 if entropy is not None:
                     seed_quietly(env, entropy, row)
                 outcome.values.append((row, census))
-            except self.caught as problem:
+            except BaseException as problem:
+                self._let_pass(problem)
                 outcome.failures.append(Failure.of(problem, env_index=row, phase="construct"))
                 self.envs = made  # all that are to be closed
                 return
         if any(map(is_coroutine_env, self.envs)):
             self._await_coroutines()
 
-    def _check_is_new(self, env: Any) -> None:
+    def _check_is_new(self, env: Any, row: int, cores: dict[int, tuple[int, Any]]) -> None:
+        """``cores`` has those of the environments before, by their identity. It keeps them, so that no identity comes twice."""
         core = _core_of(env)
-        for place, other in enumerate(self.envs):
-            if core is _core_of(other):
-                raise ContractViolation(
-                    f"its factory returned the same object as that of environment {self.rows[place]}"
-                    f"{'' if env is other else ', in another wrapper'}: "
-                    "a factory must make a new environment each time it is called"
-                )
+        other, _ = cores.setdefault(id(core), (row, core))
+        if other != row:
+            raise ContractViolation(
+                f"its factory returned the same object as that of environment {other}"
+                f"{'' if env is self.envs[other - self.rows.start] else ', in another wrapper'}: "
+                "a factory must make a new environment each time it is called"
+            )
 
     def twin(self) -> LoopSlice:
         """Another slice of the same environments, which works with some of them while others do with others."""
@@ -201,7 +204,7 @@ class LoopSlice(Crowd):
                 for row, env, action in steps:
                     progress[0] = row + 1
                     append(env.step(action))
-            except self.caught as error:
+            except BaseException as error:
                 failures.append(self._failure(error, row, "step", action))
                 append(None)
         progress[0] = 0
@@ -307,7 +310,7 @@ class LoopSlice(Crowd):
                 if type(info) is not dict:
                     info = as_info(info)
                 write(row, observation)
-            except self.caught as error:
+            except BaseException as error:
                 outcome.failures.append(self._failure(error, row, "step"))
                 self.clear_rows([row])
                 continue
@@ -370,7 +373,7 @@ class LoopSlice(Crowd):
                 try:
                     info = self._take_beginning(row, result, tasks.get(row))
                     infos.append((row, snapshot(info) if self._in_process else info))
-                except self.caught as problem:
+                except BaseException as problem:
                     error = problem
             if error is not None:
                 outcome.failures.append(self._failure(error, row, "reset"))
@@ -410,7 +413,7 @@ class LoopSlice(Crowd):
             if error is None:
                 try:
                     outcome.values.append((row, snapshot(value) if self._in_process else value))
-                except self.caught as problem:
+                except BaseException as problem:
                     error = problem
             if error is not None:
                 outcome.failures.append(self._failure(error, row, "call"))
@@ -494,6 +497,7 @@ class LoopSlice(Crowd):
                 logger.warning("an environment raised in close()", exc_info=error)
 
     def _failure(self, error: BaseException, row: int, phase: str, action: Any = None) -> Failure:
+        self._let_pass(error)
         place = row - self.rows.start
         return Failure.of(
             error,

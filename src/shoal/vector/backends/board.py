@@ -200,6 +200,12 @@ class Desk:
                 move_to(self._processors[looks])
         return SPIN_SECONDS if looks else 0.0
 
+    def take_away(self) -> None:
+        """Let nobody in this process use it any more: each further look at it, or note on it, is an error."""
+        self.progress.release()
+        self.words.release()
+        self._board.release()
+
     def wait(
         self, sleep: Callable[[float | None], bool], next_mail: Callable[[], int], patiently: bool
     ) -> Order | None:

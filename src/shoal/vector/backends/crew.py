@@ -21,12 +21,11 @@ import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import cloudpickle
-
 from shoal.vector.backends.base import StartMethod
 from shoal.vector.backends.board import Board
 from shoal.vector.backends.channel import Channel
 from shoal.vector.backends.fork_guard import disown, own
+from shoal.vector.backends.inherited import Inheritance
 from shoal.vector.backends.last_words import ask_for_stack, read_last_words
 from shoal.vector.backends.launch import Launcher, Process, make_launcher
 from shoal.vector.backends.lifeline import Lifeline
@@ -39,6 +38,7 @@ from shoal.vector.backends.worker import Briefing, Post
 from shoal.vector.cpus import own_processors
 from shoal.vector.errors import CannotStart, ConfigurationError, WorkerError
 from shoal.vector.messages import Op, Recipe
+from shoal.vector.pickling import dump_by_value
 from shoal.vector.registrations import own_registrations
 
 logger = logging.getLogger(__name__)
@@ -309,19 +309,19 @@ class Crew:
         ask_again()
 
 
-def brief(recipe: Recipe) -> bytes:
+def brief(recipe: Recipe, inheritance: Inheritance | None) -> bytes:
     """Everything a worker is told first, as bytes; fails here, before anything is started."""
     try:
-        pickled_recipe = cloudpickle.dumps(recipe, protocol=5)
+        pickled_recipe = dump_by_value(recipe) if inheritance is None else inheritance.dumps(recipe)
     except Exception as error:
         for row, env_fn in zip(recipe.rows, recipe.env_fns, strict=True):
             try:
-                cloudpickle.dumps(env_fn)
+                dump_by_value(env_fn)
             except Exception as cause:
                 raise ConfigurationError(
                     f"the factory of environment {row} ({env_fn!r}) cannot be sent to a worker process: "
                     f"{type(cause).__name__}: {cause}. Create what it refers to inside the factory, "
-                    'or use backend="serial" or "threads".'
+                    'or use start_method="fork", which sends no factories, or backend="serial" or "threads".'
                 ) from cause
         raise ConfigurationError(f"the environments cannot be sent to a worker process: {error}") from error
     briefing = Briefing(

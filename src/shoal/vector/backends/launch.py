@@ -7,10 +7,10 @@
 ``fork``        a copy of the caller. Quickest, but a copy of a process with threads, CUDA or an open display is broken
                 in ways that show up later.
 
-None of them imports the caller's ``__main__``: factories travel by value, so a script needs no
-``if __name__ == "__main__"``. Every worker leads a process group of its own: a Ctrl-C in the terminal does not reach it,
-and ending the group ends whatever the environments have started. What has left the group is ended with a worker that is killed,
-by a worker that is closed, and in any case with the nursery.
+None of them imports the caller's ``__main__``: factories travel by value, or are there already in a forked copy of the
+caller, so a script needs no ``if __name__ == "__main__"``. Every worker leads a process group of its own: a Ctrl-C in the
+terminal does not reach it, and ending the group ends whatever the environments have started. What has left the group is ended
+with a worker that is killed, by a worker that is closed, and in any case with the nursery.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ from shoal.vector.errors import WorkerError
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 3.0
+FLAGS, EXITING = 6, 4
+"""Where /proc/<pid>/stat has flags, counted from the state, and that of a process that is about to be gone."""
 _ONE_THREAD = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
     "BLIS_NUM_THREADS",
@@ -115,6 +117,11 @@ class Process:
         if self.sentinel >= 0:
             return is_broken(self.sentinel)
         return not _exists(self.pid)
+
+    def is_ending(self) -> bool:
+        """Whether it is about to be gone, where the system can tell."""
+        stat = _stat(self.pid)
+        return stat is None or stat[0] == "Z" or bool(int(stat[FLAGS]) & EXITING)
 
     def wait(self, deadline: float) -> bool:
         """Wait until it has ended or the deadline (of the monotonic clock) has passed; returns whether it has ended."""
@@ -399,8 +406,17 @@ class _Nursery:
 def _exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1] != "Z"
     except ProcessLookupError:
         return False
     except OSError:
-        return True  # a system that cannot tell more
+        pass  # somebody else's
+    stat = _stat(pid)
+    return stat is None or stat[0] != "Z"
+
+
+def _stat(pid: int) -> list[str] | None:
+    """What the system says of a process, from its state on; ``None`` if it is gone, or the system cannot tell."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    except OSError:
+        return None

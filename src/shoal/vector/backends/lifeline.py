@@ -98,10 +98,10 @@ def hold_on(fd: int) -> None:
 
 
 def is_broken(fd: int, seconds: float | None = 0) -> bool:
-    """Whether the caller is gone, or will be within so many seconds."""
+    """Whether the caller is gone, or will be within so many seconds. Not if an environment has closed the descriptor."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
-    return bool(poll.poll(None if seconds is None else seconds * 1000))
+    return any(event != select.POLLNVAL for _, event in poll.poll(None if seconds is None else seconds * 1000))
 
 
 def end_together(pid: int) -> None:

@@ -21,11 +21,13 @@ from shoal.vector.backends.board import FIRST_SLEEP_SECONDS, NAP_SECONDS, Board,
 from shoal.vector.backends.channel import ARRIVAL, FORM, LOG, RING, Frame
 from shoal.vector.backends.crew import Crew, Member, brief
 from shoal.vector.backends.form_reader import FormReader
+from shoal.vector.backends.inherited import Inheritance
 from shoal.vector.backends.limits import occupy_standard_descriptors
 from shoal.vector.backends.remote_log import handle_record
 from shoal.vector.backends.shared_buffer import SharedBuffer
 from shoal.vector.backends.tickets import Tickets
 from shoal.vector.backends.wait_mode import WaitMode
+from shoal.vector.backends.worker import HUNG_UP
 from shoal.vector.cpus import usable_cpus
 from shoal.vector.errors import ConfigurationError, ProtocolError
 from shoal.vector.failures import Failure
@@ -50,6 +52,7 @@ from shoal.vector.messages import (
     Steps,
 )
 from shoal.vector.patience import SPIN_SECONDS, look
+from shoal.vector.pickling import dump_by_value, dump_spaces_by_value
 
 NOT_UNDER_WAY = -1
 
@@ -62,7 +65,11 @@ class ProcessBackend(RealTime):
     shares_arena: ClassVar[bool]
 
     def __init__(self, recipes: list[Recipe], start_method: StartMethod, *, pin_workers: bool) -> None:
-        members = [Member(recipe, brief(recipe)) for recipe in recipes]  # fails before there is anything to give back
+        self._inheritance = (
+            Inheritance(env_fn for recipe in recipes for env_fn in recipe.env_fns) if start_method == "fork" else None
+        )
+        # Fails before there is anything to give back.
+        members = [Member(recipe, brief(recipe, self._inheritance)) for recipe in recipes]
         occupy_standard_descriptors()
         self.num_workers = len(recipes)
         self.num_envs = recipes[-1].rows.stop
@@ -148,19 +155,24 @@ class ProcessBackend(RealTime):
 
     def _pickled(self, worker: int, command: Command) -> bytes:
         if command.op is Op.CONSTRUCT:
-            return brief(command.payload) if worker == self.crew.spare else self.crew[worker].briefing
+            is_spare = worker == self.crew.spare
+            return brief(command.payload, self._inheritance) if is_spare else self.crew[worker].briefing
         if command.payload is None:
             return b""
         try:
             if isinstance(command.payload, Steps) and not command.payload.loose:
                 return pickle.dumps(command.payload, protocol=5)  # nothing but numbers, for which this is quicker
-            data: bytes = cloudpickle.dumps(command.payload, protocol=5)
+            if isinstance(command.payload, Attachment):
+                return dump_spaces_by_value(command.payload)
+            if isinstance(command.payload, Steps):
+                data: bytes = cloudpickle.dumps(command.payload, protocol=5)
+                return data
+            return dump_by_value(command.payload)
         except Exception as error:
             raise ConfigurationError(
                 f"what was given to {command.op.label}() cannot be sent to a worker process: "
                 f"{type(error).__name__}: {error}. No environment was touched."
             ) from error
-        return data
 
     def poll(self, timeout: float | None, arrivals: int = 1) -> list[Event]:
         """Wait for workers, and return what they replied and who died; perhaps nothing, even before the timeout."""
@@ -395,7 +407,9 @@ class ProcessBackend(RealTime):
         """A worker is gone, or has to go because nothing it says can be believed any more."""
         self._take_apart()
         # The socket of a process that ends closes a moment before the process is gone.
+        has_hung_up = False
         if babble or not member.process.wait(time.monotonic() + 1.0):
+            has_hung_up = not babble and not member.process.is_ending()
             member.process.kill()
             member.process.wait(time.monotonic() + 1.0)
         if not babble:
@@ -409,7 +423,9 @@ class ProcessBackend(RealTime):
         member.dead = True
         self.crew.waiter.forget(worker)
         process = member.process
-        events.append(Death(worker, process.pid, process.exit_code, process.peak_memory, babble))
+        has_hung_up |= process.exit_code == HUNG_UP
+        exit_code = None if has_hung_up else process.exit_code
+        events.append(Death(worker, process.pid, exit_code, process.peak_memory, babble, has_hung_up))
 
     def _take_from_board(self, worker: int, member: Member, events: list[Event]) -> None:
         """What a worker that has died had still finished."""

@@ -2,7 +2,7 @@
 
 A worker has one handler, which sends every record to the caller; there the logger of the same name handles it, with the
 caller's levels, filters and handlers. The caller's levels are told to the worker when it starts, so that a record nobody
-wants is not even made.
+wants is not even made. A process that an environment forks logs to standard error instead.
 """
 
 from __future__ import annotations
@@ -50,6 +50,12 @@ def forward_logs(settings: LogSettings, send: Callable[[bytes], None]) -> None:
     logging.disable(settings.disabled_below)
     for name, level in settings.levels.items():
         logging.getLogger(name or None).setLevel(level)
+
+
+def log_here() -> None:
+    """In a process that was forked from a worker: write log records to standard error. The socket is the worker's."""
+    handlers = logging.root.handlers
+    handlers[:] = [logging.StreamHandler() if isinstance(each, _Forwarder) else each for each in handlers]
 
 
 def handle_record(data: memoryview) -> None:

@@ -16,6 +16,7 @@ import resource
 import shutil
 import tempfile
 
+from shoal.vector.backends.fork_guard import own_memory
 from shoal.vector.backends.limits import free_memory
 from shoal.vector.errors import ConfigurationError
 
@@ -75,8 +76,11 @@ def _too_large(nbytes: int, room: int | None) -> str:
 
 
 def map_shared(fd: int) -> mmap.mmap:
-    """The worker's view of a buffer that the caller has allocated."""
-    size = os.fstat(fd).st_size
+    """The worker's view of a buffer that the caller has allocated. What an environment forks does not share it."""
+    return own_memory(_map(fd, os.fstat(fd).st_size), fd)
+
+
+def _map(fd: int, size: int) -> mmap.mmap:
     try:
         return mmap.mmap(fd, size)
     except OSError as error:

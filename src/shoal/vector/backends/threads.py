@@ -8,6 +8,7 @@ them answer into one queue::
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -19,6 +20,7 @@ from typing import ClassVar
 
 from shoal.vector.backends.base import Addressed, InProcess
 from shoal.vector.failures import Failure
+from shoal.vector.forked import end_if_forked
 from shoal.vector.interrupts import allowed
 from shoal.vector.layout import Arena, private_arena
 from shoal.vector.messages import (
@@ -159,27 +161,30 @@ class Answers:
 
 
 def _serve(worker: int, runner: Runner, commands: SimpleQueue[Command], answers: Answers) -> None:
+    home = os.getpid()
     while True:
         command = commands.get()
         if is_together(command):
-            outcome = _outcome_of(runner, Command(command.sequence, Op.STEP, command.payload))
+            outcome = _outcome_of(runner, Command(command.sequence, Op.STEP, command.payload), home)
             for row, its in apart(outcome, command.payload.rows).items():
                 answers.put(Arrival(row, command.sequence, its))
             continue
         if command.op in EACH:
             for row, part in one_by_one(command):
-                answers.put(Arrival(row, part.sequence, _outcome_of(runner, part)))
+                answers.put(Arrival(row, part.sequence, _outcome_of(runner, part, home)))
             continue
-        outcome = Outcome.empty() if command.op is Op.ATTACH else _outcome_of(runner, command)
+        outcome = Outcome.empty() if command.op is Op.ATTACH else _outcome_of(runner, command, home)
         answers.put(Reply(worker, command.sequence, outcome))
         if command.op is Op.CLOSE:
             return
 
 
-def _outcome_of(runner: Runner, command: Command) -> Outcome:
+def _outcome_of(runner: Runner, command: Command, home: int) -> Outcome:
     try:
         return runner.execute(command)
     except BaseException as error:  # a fault of ours: the caller would wait for ever for a thread that has ended
         at_work = runner.slice.progress[0]
         row = at_work - 1 if at_work else runner.rows.start
         return Outcome([], [], [Failure.of(error, env_index=row, phase=command.op.label)], [])
+    finally:
+        end_if_forked(home)  # there, nobody waits for what this thread answers

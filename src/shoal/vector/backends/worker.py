@@ -14,6 +14,7 @@ It receives one command at a time, runs it and replies. When the socket closes, 
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import multiprocessing
@@ -28,17 +29,19 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, NoReturn
 
-import cloudpickle
-
 from shoal.vector.backends.board import Desk
 from shoal.vector.backends.channel import ARRIVAL, FORM, LOG, MAX_PICKLED, REPLY, RING, Frame, WorkerChannel
 from shoal.vector.backends.descendants import COOKIE, descendants_of, end_all
+from shoal.vector.backends.fork_guard import own
+from shoal.vector.backends.inherited import loads
 from shoal.vector.backends.last_words import leave_in
 from shoal.vector.backends.lifeline import end_together, hold_on, is_broken
 from shoal.vector.backends.limits import volunteer_for_oom, wake_promptly
-from shoal.vector.backends.remote_log import LogSettings, forward_logs
+from shoal.vector.backends.remote_log import LogSettings, forward_logs, log_here
 from shoal.vector.backends.shared_buffer import map_shared
+from shoal.vector.errors import ConfigurationError
 from shoal.vector.failures import Failure
+from shoal.vector.forked import end_if_forked
 from shoal.vector.halves import ALL
 from shoal.vector.info_forms import Form, columns_of, drawn_up, room_of
 from shoal.vector.infos import Columns, by_environment
@@ -59,12 +62,16 @@ from shoal.vector.messages import (
     one_by_one,
 )
 from shoal.vector.observations import ContractViolation
+from shoal.vector.pickling import dump_spaces, dumps
 from shoal.vector.registrations import register_here
 from shoal.vector.runner import Runner
 
 logger = logging.getLogger(__name__)
 
 FORMS = 8  # that may be drawn up in any case; more only where that has been worth it
+
+HUNG_UP = 97
+"""The exit code of a worker whose socket was closed by an environment."""
 
 OWN_ALARMS = {signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF}
 """Which nobody gets who has not asked for them."""
@@ -106,24 +113,16 @@ class Briefing:
     authkey: bytes
     """What lets this process talk to the caller's :mod:`multiprocessing` managers."""
     pickled_recipe: bytes
-    """A :class:`Recipe`. Pickled by itself, because reading it runs code of the environments'."""
+    """A :class:`Recipe`, for :func:`~shoal.vector.backends.inherited.loads`. Pickled by itself, because reading it runs code of
+    the environments'."""
     registrations: bytes
     """Environments registered with Gymnasium in the caller, which this process may not know of."""
-
-
-def dumps(value: Any) -> bytes:
-    """Pickle for the caller: the fast way, or by value for what only this process can name."""
-    try:
-        return pickle.dumps(value, protocol=5)
-    except Exception:
-        data: bytes = cloudpickle.dumps(value, protocol=5)
-        return data
 
 
 def serve(post: Post) -> NoReturn:
     """The whole life of a worker process."""
     global HERE
-    exit_code = 1
+    exit_code, home = 1, os.getpid()
     try:
         _settle_in(post)
         desk = Desk(post.board_fd, post.worker, post.processor)
@@ -133,9 +132,14 @@ def serve(post: Post) -> NoReturn:
         exit_code = 0
     except (BrokenPipeError, ConnectionResetError):
         pass  # the caller is gone
-    except BaseException:
-        traceback.print_exc()  # a fault of ours; the caller learns that this process has ended
+    except BaseException as error:
+        end_if_forked(home)
+        if isinstance(error, OSError) and error.errno in (errno.EBADF, errno.ENOTSOCK):
+            exit_code = HUNG_UP
+        else:
+            traceback.print_exc()  # a fault of ours; the caller learns that this process has ended
     finally:
+        end_if_forked(home)
         _leave(post, exit_code)
 
 
@@ -196,6 +200,19 @@ class Worker:
         self._forms_drawn_up = self._forms_filled_in = 0
         self._concerned: Rows
         """The environments of the command that is being carried out."""
+        own(post.channel_fd)
+        own(post.words_fd)
+        os.register_at_fork(after_in_child=self._retire_copy)
+
+    def _retire_copy(self) -> None:
+        """In a process that an environment has forked: keep nothing by which it could be taken for the worker.
+
+        If it comes back from the environment's code, the next look at the desk raises, and it ends before another environment
+        is called.
+        """
+        self._desk.take_away()
+        self._reporting = threading.RLock()  # a thread that is not in this process may have it
+        log_here()
 
     def run(self) -> None:
         """Until the caller closes the socket or says so."""
@@ -221,7 +238,7 @@ class Worker:
         try:
             briefing: Briefing = pickle.loads(frame.pickled)
             register_here(briefing.registrations)
-            pickle.loads(briefing.pickled_recipe)
+            loads(briefing.pickled_recipe)
         except BaseException:
             logger.debug("a spare worker could not prepare itself", exc_info=True)
 
@@ -321,7 +338,7 @@ class Worker:
             forward_logs(briefing.log_settings, self._send_log)
             multiprocessing.current_process().authkey = briefing.authkey
             register_here(briefing.registrations)
-            recipe: Recipe = pickle.loads(briefing.pickled_recipe)
+            recipe: Recipe = loads(briefing.pickled_recipe)
         except BaseException as error:
             # Unpickling imports the user's modules, so anything can be raised here.
             return Outcome([], [], [Failure.of(error, env_index=self._post.first_row, phase="construct")], [])
@@ -383,9 +400,12 @@ class Worker:
 
     def _pickled(self, outcome: Outcome, phase: str) -> bytes:
         try:
-            data = dumps(outcome)
+            has_spaces = phase == Op.CONSTRUCT.label
+            data = dump_spaces(outcome) if has_spaces else dumps(outcome)
             if len(data) <= MAX_PICKLED:
                 return data
+            if has_spaces:
+                return dumps(_without_spaces(outcome, len(data)))
             reason = f"is {len(data):,} bytes large, and a message may have {MAX_PICKLED:,}"
         except Exception:
             reason = ""
@@ -414,6 +434,23 @@ def _without_unsendable(outcome: Outcome, phase: str, reason: str) -> Outcome:
         values=[entry for entry in outcome.values if not refuse(entry[0], "its result", entry[1])],
         failures=failures,
     )
+
+
+def _without_spaces(outcome: Outcome, nbytes: int) -> Outcome:
+    """A failure that names the largest space, instead of censuses that take too many bytes."""
+    sizes = [
+        (len(dump_spaces(space)), row, name, space)
+        for row, census in outcome.values
+        for name, space in (("observation", census.observation_space), ("action", census.action_space))
+    ]
+    largest, row, name, space = max(sizes, key=lambda size: size[0])
+    error = ConfigurationError(
+        f"the spaces of this worker's environments take {nbytes:,} bytes in a message, and a message may have "
+        f"{MAX_PICKLED:,}. The largest is the {name} space of environment {row}, of shape {space.shape}, with {largest:,} "
+        "bytes: its bounds are not the same for every element. What to do: give it bounds that are, such as "
+        'Box(low=0, high=255, shape=...), use more workers, or use backend="serial" or "threads".'
+    )
+    return Outcome([], [], [Failure.of(error, env_index=row, phase="construct")], [])
 
 
 def _why_unsendable(value: Any, path: str = "") -> str:
