@@ -190,7 +190,7 @@ def test_workers_outlive_their_nursery_and_are_still_replaced(
         observation, *_ = envs.step([0, 0])
         assert observation[:, 0].tolist() == [4, 4]
         assert envs.stats.restarts == 1
-        assert "the process from which workers are forked" in caplog.text
+        assert "the fork server (pid " in caplog.text
         assert nursery_of(envs).is_running(), "there is a new one"
         os.kill(envs.worker_pids[0], signal.SIGKILL)  # this one has a nursery that can tell
         os.kill(envs.worker_pids[1], signal.SIGKILL)  # and this one has not

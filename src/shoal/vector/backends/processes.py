@@ -21,7 +21,8 @@ from shoal.vector.backends.board import FIRST_SLEEP_SECONDS, NAP_SECONDS, Board,
 from shoal.vector.backends.channel import ARRIVAL, FORM, LOG, RING, Frame
 from shoal.vector.backends.crew import Crew, Member, brief
 from shoal.vector.backends.form_reader import FormReader
-from shoal.vector.backends.limits import occupy_standard_descriptors
+from shoal.vector.backends.launch import ANSWER_SECONDS, START_SECONDS
+from shoal.vector.backends.limits import make_room_for, occupy_standard_descriptors
 from shoal.vector.backends.remote_log import handle_record
 from shoal.vector.backends.shared_buffer import SharedBuffer
 from shoal.vector.backends.tickets import Tickets
@@ -61,8 +62,17 @@ class ProcessBackend(RealTime):
     in_process: ClassVar[bool] = False
     shares_arena: ClassVar[bool]
 
-    def __init__(self, recipes: list[Recipe], start_method: StartMethod, *, pin_workers: bool) -> None:
-        members = [Member(recipe, brief(recipe)) for recipe in recipes]  # fails before there is anything to give back
+    def __init__(
+        self,
+        recipes: list[Recipe],
+        start_method: StartMethod,
+        *,
+        pin_workers: bool,
+        construct_seconds: float | None = None,
+    ) -> None:
+        # These two fail before there is anything to give back.
+        members = [Member(recipe, brief(recipe)) for recipe in recipes]
+        make_room_for(len(recipes))
         occupy_standard_descriptors()
         self.num_workers = len(recipes)
         self.num_envs = recipes[-1].rows.stop
@@ -78,6 +88,7 @@ class ProcessBackend(RealTime):
         self.crew = Crew(
             members, start_method, self._board, self._shared,
             uses_board=self._uses_board, is_pinned=pin_workers,
+            start_seconds=min(START_SECONDS, max(ANSWER_SECONDS, construct_seconds or START_SECONDS)),
         )  # fmt: skip
         self._awaited: dict[int, Command] = {}
         """The commands that have no reply yet, by worker."""
@@ -397,7 +408,7 @@ class ProcessBackend(RealTime):
         # The socket of a process that ends closes a moment before the process is gone.
         if babble or not member.process.wait(time.monotonic() + 1.0):
             member.process.kill()
-            member.process.wait(time.monotonic() + 1.0)
+            member.process.wait(time.monotonic() + 2.0)
         if not babble:
             try:
                 frames, _ = member.channel.receive()
@@ -472,11 +483,12 @@ class ProcessBackend(RealTime):
 
     def pid(self, worker: int) -> int:
         """The worker's process."""
-        return self.crew[worker].process.pid
+        return self.crew[worker].pid
 
     def kill(self, worker: int) -> None:
         """End a worker and whatever it has started."""
-        self.crew[worker].process.kill()
+        if not self.crew[worker].dead:
+            self.crew[worker].process.kill()
 
     def close(self, grace: float) -> list[str]:
         """Ask, wait, then insist."""
