@@ -66,6 +66,12 @@ PAUSES = (0.0, 0.0, 0.05, 0.05, 0.1, 0.1, 0.2, 0.2)  # seconds before the first,
 MAINTENANCE = 32  # commands between two times at which everything is seen to
 ABSENCE_SECONDS = 0.5  # longer than this, a wait did not end in time because nobody was there to end it
 
+GO_ON = (
+    "Nothing is lost. When descriptors are free again, the next call replaces it and goes on. The results of a step() that has "
+    "raised this come from step_wait(), or from the same step() again."
+)
+NOT_MADE = "The environments were not made, and nothing is left of them."
+
 
 class Supervisor(Watched):
     """A backend whose workers are watched, and replaced when they die."""
@@ -425,14 +431,13 @@ class Supervisor(Watched):
         self.ask(worker, self._wards[worker], Op.CONSTRUCT)
 
     def _replace_missing(self) -> None:
+        is_made = self._arena is not None and not self._owed
         for worker in sorted(self._missing):
             try:
                 self._start_replacement(worker)
             except OutOfDescriptors as error:
                 raise OutOfDescriptors(
-                    f"a worker has died, and cannot be replaced yet: {error}\n"
-                    "  Nothing is lost. When descriptors are free again, the next call replaces it and goes on. The results of "
-                    "a step() that has raised this come from step_wait(), or from the same step() again."
+                    f"a worker has died, and cannot be replaced yet: {error}\n  {GO_ON if is_made else NOT_MADE}"
                 ) from error
             self._missing.discard(worker)
 
