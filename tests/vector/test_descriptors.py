@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import resource
 import select
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -19,6 +22,7 @@ from shoal.vector.supervisor import Supervisor
 from tests.comparing import difference
 from tests.envs import WalkingEnv
 from tests.marked import MarkedProgram
+from tests.vector.test_restore import FaultyEnv, asleep
 
 METHODS = ("fork", "forkserver", "spawn")
 
@@ -179,6 +183,42 @@ def test_closing_while_a_worker_is_missing(process_backend: str) -> None:
         envs.step([1] * 4)
     assert envs.worker_pids == pids, "the last that were there"
     envs.close(terminate=True)
+
+
+@pytest.mark.parametrize("terminate", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_closing_takes_no_descriptor(process_backend: str, method: str, terminate: bool) -> None:
+    envs = ParallelEnv([WalkingEnv] * 4, backend=process_backend, num_workers=2, start_method=method)
+    envs.reset(seed=1)
+    with only(0):
+        envs.close(terminate=terminate)
+
+
+def test_a_worker_that_hangs_meanwhile_is_ended_all_the_same(
+    process_backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fns: list[Any] = [WalkingEnv, functools.partial(FaultyEnv, str(tmp_path / "struck"), 2, asleep)]
+    with (
+        ParallelEnv(fns, backend=process_backend, num_workers=2, start_method="fork", step_timeout=1.0) as envs,
+        ParallelEnv([WalkingEnv] * 2, backend="serial") as plain,
+    ):
+        assert not difference(envs.reset(seed=1), plain.reset(seed=1))
+        assert not difference(envs.step([1, 1]), plain.step([1, 1]))
+        with only(0), pytest.raises(OutOfDescriptors):
+            envs.step([1, 1])
+        assert not difference(envs.step([1, 1]), plain.step([1, 1]))
+        assert envs.stats.restarts == 1
+    assert "environment 1 took longer than 1 s" in caplog.text
+
+
+def test_what_cannot_be_read_now_is_not_said_about_the_cause(caplog: pytest.LogCaptureFixture) -> None:
+    with ParallelEnv([WalkingEnv] * 2, backend="shm", num_workers=2, start_method="fork") as envs:
+        envs.reset(seed=1)
+        kill(envs.worker_pids[0])
+        with only(0), pytest.raises(OutOfDescriptors):
+            envs.step([1, 1])
+        envs.step([1, 1])
+    assert "Likely cause: out of memory (the system log says so), or somebody killed it." in caplog.text
 
 
 def test_a_fork_server_that_may_open_no_more_files_is_said(process_backend: str) -> None:

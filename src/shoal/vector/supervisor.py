@@ -414,10 +414,11 @@ class Supervisor(Watched):
         if ward.phase is Phase.WELL:
             self._num_unwell += 1
         ward.phase, ward.under_way = Phase.MAKING, 0
+        self._missing.add(worker)  # until there is another, whatever interrupts this
         try:
             self._start_replacement(worker)
         except OutOfDescriptors:
-            self._missing.add(worker)
+            pass  # the next poll tries again
 
     def _start_replacement(self, worker: int) -> None:
         try:
@@ -428,6 +429,7 @@ class Supervisor(Watched):
             from shoal.vector.backends.mixed import at_home_instead
 
             self._backend = at_home_instead(worker, self._backend, self._recipes, error)
+        self._missing.discard(worker)
         self.ask(worker, self._wards[worker], Op.CONSTRUCT)
 
     def _replace_missing(self) -> None:
@@ -439,7 +441,6 @@ class Supervisor(Watched):
                 raise OutOfDescriptors(
                     f"a worker has died, and cannot be replaced yet: {error}\n  {GO_ON if is_made else NOT_MADE}"
                 ) from error
-            self._missing.discard(worker)
 
     def ask(self, worker: int, ward: Ward, op: Op, payload: Any = None) -> None:
         """Ask a worker something of our own; :meth:`_go_on` gets the answer."""

@@ -1,8 +1,8 @@
 """What follows from a worker's death: whom it concerns, who is given up, and when it is too much.
 
-Restarts are limited by deaths without progress: a worker that has answered something has earned a fresh allowance, one
-that only dies has not. A step of one environment that ends its worker twice is taken alone, after everybody else's; if it
-does so a third time, it is given up.
+Restarts are limited by deaths without progress: when a worker answers, its count begins anew. The same goes for deaths while
+environments are made for the first time. A step of one environment that ends its worker twice is taken alone, after everybody
+else's; if it does so a third time, it is given up.
 """
 
 from __future__ import annotations

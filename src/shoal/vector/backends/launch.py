@@ -9,8 +9,8 @@
 
 None of them imports the caller's ``__main__``: factories travel by value, so a script needs no
 ``if __name__ == "__main__"``. Every worker leads a process group of its own: a Ctrl-C in the terminal does not reach it,
-and ending the group ends whatever the environments have started. What has left the group is ended with a worker that is killed,
-by a worker that is closed, and in any case with the nursery.
+and ending the group ends whatever the environments have started. What has left the group is ended with a worker that is killed
+from here, by a worker that is closed, and with the nursery, unless that is killed itself.
 """
 
 from __future__ import annotations
