@@ -123,6 +123,11 @@ def test_after_that_other_actions_are_refused_and_a_reset_gives_the_step_up(proc
         with only(0), pytest.raises(OutOfDescriptors):
             envs.get_attr("steps")
         assert envs.call_wait() == plain.get_attr("steps")
+        kill(envs.worker_pids[0])
+        with only(0), pytest.raises(OutOfDescriptors):
+            envs.set_attr("position", 0.5)
+        envs.set_attr("position", 0.5)
+        assert envs.get_attr("position") == (0.5,) * 4
 
 
 def test_a_reset_may_be_what_cannot_be_finished(process_backend: str) -> None:
