@@ -226,7 +226,7 @@ class SimulatedBackend:
         return [Reply(worker.number, command.sequence, outcome)]
 
     def _accident(self) -> str:
-        return self._chance.choice(self._possible) if self._chance.random() < self._danger and self._attached else ""
+        return self._chance.choice(self._possible) if self._chance.random() < self._danger else ""
 
     def _tear(self, rows: Any) -> None:
         """A write that was not finished."""

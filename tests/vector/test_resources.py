@@ -59,6 +59,24 @@ def test_a_process_that_the_system_refuses_is_said_with_the_limits(
     assert not psutil.Process().children(recursive=True), "those that had started were stopped"
 
 
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize(("is_there", "why"), [(True, "Permission denied"), (False, "No such file or directory")])
+def test_an_interpreter_that_cannot_be_executed_is_said(
+    process_backend: str, method: str, is_there: bool, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "python"
+    if is_there:
+        path.write_text("")
+    monkeypatch.setattr("sys.executable", str(path))
+    with pytest.raises(CannotStart) as caught:
+        ParallelEnv([counting()] * 2, backend=process_backend, num_workers=2, start_method=method)
+    assert str(caught.value) == (
+        f"worker 0 of 2 could not be started: the Python interpreter cannot be executed: {why}: {str(path)!r} "
+        "(sys.executable).\n  What to do: check that this file is there, that this user may execute it (ls -l), and that its "
+        'file system is not mounted with noexec. start_method="fork" does without it.'
+    )
+
+
 def test_an_environment_that_asks_for_too_much_memory_raises(process_backend: str) -> None:
     class Greedy(CountingEnv):
         def step(self, action: Any) -> Any:
@@ -190,7 +208,7 @@ def test_workers_outlive_their_nursery_and_are_still_replaced(
         observation, *_ = envs.step([0, 0])
         assert observation[:, 0].tolist() == [4, 4]
         assert envs.stats.restarts == 1
-        assert "the process from which workers are forked" in caplog.text
+        assert "the fork server (pid " in caplog.text
         assert nursery_of(envs).is_running(), "there is a new one"
         os.kill(envs.worker_pids[0], signal.SIGKILL)  # this one has a nursery that can tell
         os.kill(envs.worker_pids[1], signal.SIGKILL)  # and this one has not

@@ -126,6 +126,7 @@ class EnvList(Branching):
             env_ids: the environments to reset: indices, or a mask.
             group_ids: the groups to reset, instead.
         """
+        self._finish_stalled()
         self._check_idle("reset")
         rows = self._rows_of(env_ids, group_ids)
         resets = self._resets(rows, seed, options)
@@ -148,6 +149,8 @@ class EnvList(Branching):
 
     def step(self, actions: Sequence[Any], env_ids: Any = None) -> Results:
         """Step all environments, or some, and wait for all of these."""
+        if self._is_asked_again("step", (actions, env_ids)):
+            return self.step_wait()
         self._check_idle("step")
         rows = rows_of(env_ids, self.num_envs)
         self._check_ready(rows)
@@ -155,11 +158,14 @@ class EnvList(Branching):
         payloads = self._steps(rows, loose, wide)
         self._asked = rows
         self._begin("step", Op.STEP, payloads)
-        return self.step_wait()
+        return self._finish("step", self._step_results, asked=(actions, env_ids))
 
     def step_wait(self) -> Results:
         """The results of a :meth:`step` that was interrupted (Ctrl-C) while it waited."""
-        return self._finish("step", lambda outcome: self._settle(self._asked, outcome))
+        return self._finish("step", self._step_results)
+
+    def _step_results(self, outcome: Outcome) -> Results:
+        return self._settle(self._asked, outcome)
 
     def close(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Close all environments. What is not done after ``timeout`` seconds, or at once with ``terminate``, is ended."""

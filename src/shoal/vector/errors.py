@@ -17,6 +17,7 @@
     ├── WaitTimeout (TimeoutError)           a wait ended early; the work goes on, wait again
     └── WorkerError (RuntimeError)
         ├── CannotStart                      no worker process could be started
+        │   └── OutOfDescriptors             no file descriptor is free; what goes on can go on later
         ├── WorkerDied                       a worker process ended by itself
         ├── WorkerTimeout (TimeoutError)     an environment overran its deadline; its worker was ended
         ├── WorkerCrashLoop                  replacements of a worker died too, again and again
@@ -154,6 +155,13 @@ class WorkerError(ShoalError, RuntimeError):
 
 class CannotStart(WorkerError):
     """No worker process could be started: there are too many processes, or too little memory."""
+
+
+class OutOfDescriptors(CannotStart):
+    """No worker process could be started, because no file descriptor is free.
+
+    If that happens when a worker is to be replaced, nothing is lost: the next call tries again, and goes on.
+    """
 
 
 class WorkerDied(WorkerError):

@@ -16,6 +16,7 @@ What may be asked for, in which state::
 
 from __future__ import annotations
 
+import pickle
 import threading
 import time
 import warnings
@@ -35,6 +36,7 @@ from shoal.vector.errors import (
     Closed,
     ConfigurationError,
     NothingPending,
+    OutOfDescriptors,
     ShoalError,
     WaitTimeout,
 )
@@ -77,6 +79,8 @@ class Face:
         self._begun_by = 0
         """The thread that has begun what is pending."""
         self._wait_timed_out = False
+        self._stalled: bytes | None = None
+        """What was asked when a worker could not be replaced yet, so that a call is waited for that is pending."""
         if engine.isolate_rng:
             is_here = not needs_processes(self.plan.backend)
             env_fns = [
@@ -161,6 +165,8 @@ class Face:
 
         A list or tuple has one value for each, anything else is for all.
         """
+        if self._pending == "set_attr":
+            self._finish_stalled()
         self._check_idle("set_attr")
         rows = rows_of(env_ids, self.num_envs)
         if not isinstance(values, list | tuple):
@@ -299,10 +305,24 @@ class Face:
                 "send",
             )
 
+    def _is_asked_again(self, name: str, asked: Any) -> bool:
+        """Whether a call that could not be finished is made once more, and its results have only to be waited for."""
+        return self._pending == name and bool(self._stalled) and self._stalled == _as_bytes(asked)
+
+    def _finish_stalled(self) -> None:
+        """Finish a call that could not be finished, whose results are not asked for any more."""
+        if self._pending is not None and self._stalled is not None:
+            wait = getattr(self, f"{self._pending}_wait", None)
+            if wait is None:
+                self._finish(self._pending, self._raise_failures)
+            else:
+                wait()
+
     def _begin(self, name: str, op: Op, payloads: Mapping[int, Any] | None) -> None:
         with self._access:
             self._pool.begin(op, payloads)
             self._pending, self._wait_timed_out, self._begun_by = name, False, threading.get_ident()
+            self._stalled = None
 
     def _finish(
         self,
@@ -310,6 +330,7 @@ class Face:
         results_of: Callable[[Outcome], Given],
         timeout: float | None = None,
         on_reply: OnReply | None = None,
+        asked: Any = None,
     ) -> Given:
         """Wait for what was begun, and return its results."""
         self._check_open()
@@ -320,7 +341,7 @@ class Face:
             try:
                 results = results_of(self._pool.finish(timeout, on_reply))
             except BaseException as error:
-                self._interrupted_by(error)
+                self._interrupted_by(error, asked)
                 raise
         # Not before: what the handler of a signal has raised at the end of the access leaves the results to the next wait.
         self._pending = None
@@ -331,13 +352,17 @@ class Face:
             )
         return results
 
-    def _interrupted_by(self, error: BaseException) -> None:
-        """Decide what can still be waited for after a wait that raised."""
-        self._wait_timed_out = isinstance(error, WaitTimeout)
+    def _interrupted_by(self, error: BaseException, asked: Any = None) -> None:
+        """Decide what can still be waited for after a wait that raised. ``asked``: what the call was given."""
+        is_stalled = isinstance(error, OutOfDescriptors)
+        self._wait_timed_out = isinstance(error, WaitTimeout) or is_stalled
         # What is not an error of ours was raised by the handler of a signal, such as Ctrl-C.
         is_interrupt = not isinstance(error, ShoalError)
-        if self._wait_timed_out or (is_interrupt and self.plan.backend != "serial" and not self._pool.is_idle):
-            return  # the environments go on: wait again
+        may_go_on = is_stalled or (is_interrupt and self.plan.backend != "serial")
+        if isinstance(error, WaitTimeout) or (may_go_on and not self._pool.is_idle):
+            # The environments go on: wait again.
+            self._stalled = (_as_bytes(asked) if asked is not None else self._stalled or b"") if is_stalled else None
+            return
         self._pending = None
         if is_interrupt:
             self._abandoned()
@@ -348,6 +373,14 @@ class Face:
     def _raise_failures(self, outcome: Outcome) -> None:
         if outcome.failures:
             raise_failures(outcome.failures, self._pool.where(min(f.env_index for f in outcome.failures)))
+
+
+def _as_bytes(asked: Any) -> bytes:
+    """The same for what is the same; empty where that cannot be told."""
+    try:
+        return pickle.dumps(asked)
+    except Exception:
+        return b""
 
 
 def check_factories(env_fns: Sequence[EnvFn]) -> None:

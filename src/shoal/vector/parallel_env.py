@@ -251,6 +251,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         self, seed: Seeds = None, options: Options = None, env_ids: Any = None, group_ids: Any = None
     ) -> None:
         """Begin a reset; :meth:`reset_wait` gives its results."""
+        self._finish_stalled()
         self._check_idle("reset_async")
         options, mask = reset_mask_of(options, self.num_envs)
         rows = self._rows_of(env_ids, group_ids)
@@ -329,6 +330,8 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         return results
 
     def _step(self, actions: Any) -> Step:
+        if self._pending is not None and self._is_asked_again("step", actions):
+            return self.step_wait()
         self._check_open()
         with self._access:
             payloads = self._prepare_step("step", actions)
@@ -336,7 +339,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
             try:
                 results = self._step_results(self._pool.perform(STEP, payloads, self._on_reply))
             except BaseException as error:
-                self._interrupted_by(error)
+                self._interrupted_by(error, actions)
                 raise
         self._pending = self._early = self._on_reply = None  # and not before, as in `_finish`
         return results

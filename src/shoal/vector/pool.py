@@ -22,7 +22,7 @@ from shoal.vector.access import Access
 from shoal.vector.backends import Backend, Recipe, make_backend
 from shoal.vector.backends.serial import SerialBackend
 from shoal.vector.engine import Care
-from shoal.vector.errors import ProtocolError, ShoalError, WaitTimeout, WorkerDied, WorkerError
+from shoal.vector.errors import OutOfDescriptors, ProtocolError, ShoalError, WaitTimeout, WorkerDied, WorkerError
 from shoal.vector.failures import raise_failures
 from shoal.vector.forked import HERE
 from shoal.vector.halves import Half
@@ -91,7 +91,10 @@ class Pool:
             Recipe(rows, list(env_fns[rows.start : rows.stop]), entropy, plan.threads_per_worker) for rows in self.rows
         ]
         local = [worker for worker, share in enumerate(shares) if share.is_local]
-        self.backend: Backend = make_backend(plan.backend, recipes, plan.start_method, local, pin_workers=pin_workers)
+        self.backend: Backend = make_backend(
+            plan.backend, recipes, plan.start_method, local,
+            pin_workers=pin_workers, construct_seconds=care.deadlines.construct,
+        )  # fmt: skip
         if care.is_journaled or not self.backend.in_process:
             self.backend = Supervisor(self.backend, recipes, care)
         try:
@@ -224,7 +227,7 @@ class Pool:
         except Exception as error:
             if self.access.is_shut:  # by a signal handler in the middle of the wait
                 self.access.refuse()
-            if isinstance(error, WorkerError):
+            if isinstance(error, WorkerError) and not isinstance(error, OutOfDescriptors):  # then the next poll goes on
                 self._fail(error)
             raise
         if self.access.is_shut:

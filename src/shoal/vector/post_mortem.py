@@ -199,14 +199,13 @@ class OomKills:
         self._root = root
         self._seen = self._count()
 
-    def is_known(self) -> bool:
-        """Whether this system counts them."""
-        return self._seen is not None
-
-    def has_grown(self) -> bool:
-        """Whether there have been more since this was last asked."""
-        before, self._seen = self._seen, self._count()
-        return before is not None and self._seen is not None and self._seen > before
+    def has_grown(self) -> bool | None:
+        """Whether there have been more since this was last asked; ``None`` where that cannot be told, or not now."""
+        before, now = self._seen, self._count()
+        if before is None or now is None:
+            return None
+        self._seen = now
+        return now > before
 
     def _count(self) -> int | None:
         """Of the control group of this process, or of the whole machine."""
@@ -228,9 +227,10 @@ _oom_kills = OomKills()
 
 
 def _why_killed() -> str:
-    if not _oom_kills.is_known():
+    has_grown = _oom_kills.has_grown()
+    if has_grown is None:
         return "out of memory (the system log says so), or somebody killed it."
-    if _oom_kills.has_grown():
+    if has_grown:
         return "out of memory: the system has ended a process for want of it."
     return "somebody killed it. The system has ended nothing for want of memory."
 

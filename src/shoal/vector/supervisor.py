@@ -12,6 +12,9 @@ pool sees only that this took longer::
               ▲          │                  │                          │
               └── dies ──┴──────────────────┴──────────────────────────┘
 
+Before there is an arena, a worker that has made its environments again is well. One that cannot be replaced yet, because no
+file descriptor is free, is *missing*: every poll tries again.
+
 Who cannot be brought back, and when it is too much, is judged in ``verdicts.py``; what is seen to from time to time, while
 everybody is well, is in ``upkeep.py``.
 """
@@ -26,7 +29,7 @@ from typing import Any
 
 from shoal.vector.backends.base import Addressed, Backend
 from shoal.vector.engine import Care
-from shoal.vector.errors import CannotStart, ReplayDiverged, WorkerCrashLoop, WorkerTimeout
+from shoal.vector.errors import CannotStart, OutOfDescriptors, ReplayDiverged, WorkerCrashLoop, WorkerTimeout
 from shoal.vector.failures import as_error
 from shoal.vector.halves import Half
 from shoal.vector.interrupts import forbidden
@@ -52,7 +55,7 @@ from shoal.vector.one_by_one import OneByOne
 from shoal.vector.replay_parts import past_for
 from shoal.vector.starts import Fault, Past, Start
 from shoal.vector.upkeep import Upkeep
-from shoal.vector.verdicts import Judge
+from shoal.vector.verdicts import Judge, judge_construction
 from shoal.vector.wards import Phase, Stats, Ward
 from shoal.vector.watched import Watched
 
@@ -62,6 +65,12 @@ OWN = 2**62  # sequence numbers from here on are the supervisor's own
 PAUSES = (0.0, 0.0, 0.05, 0.05, 0.1, 0.1, 0.2, 0.2)  # seconds before the first, second, ... replacement in a row
 MAINTENANCE = 32  # commands between two times at which everything is seen to
 ABSENCE_SECONDS = 0.5  # longer than this, a wait did not end in time because nobody was there to end it
+
+GO_ON = (
+    "Nothing is lost. When descriptors are free again, the next call replaces it and goes on. The results of a step() that has "
+    "raised this come from step_wait(), or from the same step() again."
+)
+NOT_MADE = "The environments were not made, and nothing is left of them."
 
 
 class Supervisor(Watched):
@@ -81,9 +90,10 @@ class Supervisor(Watched):
             self.upkeep = Upkeep(self, self.journal, recipes, care, self._wards)
             self._one_by_one = OneByOne(self.journal)
         self._own_sequence = OWN
-        self._attach_sequence = 0
-        self._unattached: set[int] = set()
-        """Workers that have not yet said that they know where the arena is."""
+        self._owed: dict[int, int] = {}
+        """Commands that no journal knows of, because they come before all others, and their workers have not answered."""
+        self._missing: set[int] = set()
+        """Workers that have died and could not be replaced yet."""
         self._num_unwell = 0
         self._is_simple = False
         """Whether an answer is only an answer: nobody has died, nobody is limited, nobody is late."""
@@ -100,11 +110,12 @@ class Supervisor(Watched):
 
     def attach(self, attachment: Attachment, sequence: int) -> Arena:
         """Lay out the arena, and remember how, for replacements."""
+        self._settle()
         if self.journal is not None:
             takes_digests = self.journal.wants_digests(attachment)
             attachment = replace(attachment, is_journaled=True, takes_digests=takes_digests)
         self._attachment = attachment
-        self._attach_sequence, self._unattached, self._is_simple = sequence, set(range(self.num_workers)), False
+        self._owed, self._is_simple = dict.fromkeys(range(self.num_workers), sequence), False
         if self._watches:
             self._lateness.note_departure(
                 [(worker, Command(sequence, Op.ATTACH)) for worker in range(self.num_workers)]
@@ -132,8 +143,11 @@ class Supervisor(Watched):
         else:
             self._backend.post(commands)
         # Written down while the workers are at it already: neither commands nor actions change before the next ones.
-        if journal is not None and self._arena is not None:
-            journal.write(commands)
+        if journal is not None:
+            if self._arena is not None:
+                journal.write(commands)
+            else:
+                self._owed.update((worker, command.sequence) for worker, command in commands)
         if self._watches:
             self._lateness.note_departure(commands)
 
@@ -142,6 +156,8 @@ class Supervisor(Watched):
         if self._kept:
             kept, self._kept = self._kept, []
             return kept
+        if self._missing:
+            self._replace_missing()
         if not self._watches:
             return self._take_in(self._backend.poll(timeout, arrivals))
         began = self._clock()
@@ -278,7 +294,7 @@ class Supervisor(Watched):
         """A worker has answered: it is not late, and has earned a fresh allowance."""
         ward = self._wards[worker]
         ward.under_way = 0
-        self._unattached.discard(worker)
+        self._owed.pop(worker, None)
         if ward.deaths:
             ward.deaths.clear()
             ward.strikes.clear()
@@ -287,7 +303,7 @@ class Supervisor(Watched):
         self._note_simplicity()
 
     def _note_simplicity(self) -> None:
-        is_special = self._watches or self._is_limited or self._unattached or self._num_unwell
+        is_special = self._watches or self._is_limited or self._owed or self._num_unwell
         self._is_simple = not is_special and not any(each.deaths for each in self._wards)
 
     def _note_rest(self) -> None:
@@ -346,7 +362,7 @@ class Supervisor(Watched):
             if stack:
                 ward.late += f"; it was here:\n{textwrap.indent(stack, '    ')}"
             self._backend.kill(worker)
-        if late and not self._can_restore():
+        if late and self.journal is None:
             reasons = "\n".join(self._wards[worker].late for worker in late)
             raise WorkerTimeout(
                 f"{reasons}\n  {'Its worker was' if len(late) == 1 else 'Their workers were'} ended.\n"
@@ -355,16 +371,12 @@ class Supervisor(Watched):
 
     # -- deaths ------------------------------------------------------------------------------------------------------
 
-    def _can_restore(self) -> bool:
-        """Whether the environments have ever been well, and are meant to be brought back."""
-        return self.journal is not None and self._arena is not None
-
     def _mourn(self, death: Death, events: list[Event]) -> None:
         worker = death.worker
         if worker >= self.num_workers:
             self.upkeep.rehearser.conclude(None)
             return
-        if not self._can_restore():
+        if self.journal is None:
             events.append(death)
             return
         ward, self._is_simple = self._wards[worker], False
@@ -374,9 +386,13 @@ class Supervisor(Watched):
             ward.is_leaving = False
             self._replace(worker)
             return
-        forgotten = self.upkeep.has_forgotten
-        verdict = self._judge.judge(death, ward, self._doing(worker), self._backend, has_forgotten=forgotten)
-        logger.warning("%s", verdict)
+        if self._arena is None:
+            is_making = worker in self._owed or ward.phase is Phase.MAKING
+            logger.warning("%s", judge_construction(death, ward, self._backend, self._rows, is_making=is_making))
+        else:
+            forgotten = self.upkeep.has_forgotten
+            verdict = self._judge.judge(death, ward, self._doing(worker), self._backend, has_forgotten=forgotten)
+            logger.warning("%s", verdict)
         self.stats.restarts += 1
         self._sleep(PAUSES[min(len(ward.deaths), len(PAUSES)) - 1] if ward.deaths else 0.0)
         self._replace(worker)
@@ -395,16 +411,36 @@ class Supervisor(Watched):
 
     def _replace(self, worker: int) -> None:
         ward = self._wards[worker]
+        if ward.phase is Phase.WELL:
+            self._num_unwell += 1
+        ward.phase, ward.under_way = Phase.MAKING, 0
+        self._missing.add(worker)  # until there is another, whatever interrupts this
+        try:
+            self._start_replacement(worker)
+        except OutOfDescriptors:
+            pass  # the next poll tries again
+
+    def _start_replacement(self, worker: int) -> None:
         try:
             self._backend.replace(worker)
+        except OutOfDescriptors:
+            raise  # which may be over soon
         except CannotStart as error:
             from shoal.vector.backends.mixed import at_home_instead
 
             self._backend = at_home_instead(worker, self._backend, self._recipes, error)
-        if ward.phase is Phase.WELL:
-            self._num_unwell += 1
-        ward.phase, ward.under_way = Phase.MAKING, 0
-        self.ask(worker, ward, Op.CONSTRUCT)
+        self._missing.discard(worker)
+        self.ask(worker, self._wards[worker], Op.CONSTRUCT)
+
+    def _replace_missing(self) -> None:
+        is_made = self._arena is not None and not self._owed
+        for worker in sorted(self._missing):
+            try:
+                self._start_replacement(worker)
+            except OutOfDescriptors as error:
+                raise OutOfDescriptors(
+                    f"a worker has died, and cannot be replaced yet: {error}\n  {GO_ON if is_made else NOT_MADE}"
+                ) from error
 
     def ask(self, worker: int, ward: Ward, op: Op, payload: Any = None) -> None:
         """Ask a worker something of our own; :meth:`_go_on` gets the answer."""
@@ -423,11 +459,14 @@ class Supervisor(Watched):
         if worker >= self.num_workers:
             self.upkeep.rehearser.go_on(outcome)
         elif ward.phase is Phase.MAKING:
-            if outcome.failures:
+            if outcome.failures and (self._arena is not None or worker not in self._owed):
                 raise WorkerCrashLoop(
                     f"the replacement of worker {worker} could not make its environments again:\n"
                     + as_error(outcome.failures[0], "").message
                 )
+            if self._arena is None:
+                self._recover(worker, ward, outcome)
+                return
             self.upkeep.retirement.weigh_when_new(worker)
             ward.phase = Phase.ATTACHING
             self.ask(worker, ward, Op.ATTACH, self._attachment)
@@ -462,12 +501,7 @@ class Supervisor(Watched):
     def _resume(self, worker: int, ward: Ward) -> None:
         """Ask again what had not been answered."""
         assert self.journal is not None
-        ward.phase = Phase.WELL
-        self._num_unwell -= 1
-        self.stats.seconds_lost += self._clock() - ward.died_at
-        if worker in self._unattached:
-            self._unattached.discard(worker)
-            self._kept.append(Reply(worker, self._attach_sequence, Outcome.empty()))
+        self._recover(worker, ward, Outcome.empty())
         for command, one in self.journal.pending(worker):
             self.journal.restore_actions(command, one, worker)
             # Where nobody could say who it was, because several were at work, nobody is suspected more than others.
@@ -479,6 +513,16 @@ class Supervisor(Watched):
             if self._watches:
                 self._lateness.note_departure([(worker, command)])
             self._backend.post([(worker, command)])
+
+    def _recover(self, worker: int, ward: Ward, outcome: Outcome) -> None:
+        """A replacement is where the dead worker was."""
+        ward.phase, ward.under_way = Phase.WELL, 0
+        self._num_unwell -= 1
+        self.stats.seconds_lost += self._clock() - ward.died_at
+        if worker in self._owed:
+            self._kept.append(Reply(worker, self._owed.pop(worker), outcome))
+        if self._arena is None:
+            self._note_life(worker)
 
     # -- branching ---------------------------------------------------------------------------------------------------
 
@@ -513,7 +557,11 @@ class Supervisor(Watched):
     def _settle(self) -> None:
         """Wait until nobody is being replaced."""
         while self._num_unwell:
-            self.let_happen(self._lateness.patience(None))
+            kept, self._kept = self._kept, []
+            try:
+                kept += self.poll(None)
+            finally:
+                self._kept[:0] = kept
 
     # -- upkeep ------------------------------------------------------------------------------------------------------
 
@@ -538,6 +586,8 @@ class Supervisor(Watched):
 
     def let_happen(self, seconds: float | None) -> None:
         """Wait until something happens, for so long at most, and keep for the caller what it has to know of it."""
+        if self._missing:
+            self._replace_missing()
         self._kept.extend(self._take_in(self._backend.poll(seconds)))
 
     def captured(self, worker: int) -> bytes | str | None:

@@ -1,8 +1,8 @@
 """What follows from a worker's death: whom it concerns, who is given up, and when it is too much.
 
-Restarts are limited by deaths without progress: a worker that has answered something has earned a fresh allowance, one
-that only dies has not. A step of one environment that ends its worker twice is taken alone, after everybody else's; if it
-does so a third time, it is given up.
+Restarts are limited by deaths without progress: when a worker answers, its count begins anew. The same goes for deaths while
+environments are made for the first time. A step of one environment that ends its worker twice is taken alone, after everybody
+else's; if it does so a third time, it is given up.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from shoal.vector.backends.base import Backend
 from shoal.vector.engine import Care
-from shoal.vector.errors import PoisonStep, WorkerCrashLoop, WorkerTimeout
+from shoal.vector.errors import PoisonStep, ProtocolError, WorkerCrashLoop, WorkerDied, WorkerTimeout
 from shoal.vector.journal import Journal
 from shoal.vector.last_seen import LastSeen
 from shoal.vector.layout import Arena
@@ -26,6 +26,7 @@ from shoal.vector.wards import Phase, Stats, Ward, fault_info
 # Deaths without progress that are still answered with a replacement, and one more for each worker: they may kill each other.
 ALLOWANCE = 8
 STRIKES = 3  # deaths in the same step of the same environment after which it is given up
+CONSTRUCTION = -1  # in the place of a command
 
 
 class Verdict(NamedTuple):
@@ -39,6 +40,26 @@ class Verdict(NamedTuple):
         rows = self.given_up
         where = f", except the episode of environment {rows[0]}, which ends" if rows else " to where they were"
         return f"{self.report}\n  It is replaced, and its environments are brought back{where}."
+
+
+def judge_construction(death: Death, ward: Ward, backend: Backend, rows: Sequence[range], *, is_making: bool) -> str:
+    """Count a death before all environments have been made; say what is known of it, or raise if it is one too many."""
+    worker, row = death.worker, backend.progress(death.worker)
+    its = rows[worker]
+    which = f"environment {row}" if row is not None else f"its environments ({its.start} to {its.stop - 1})"
+    doing = f"making {which}" if is_making else "waiting for the others to make theirs"
+    words = last_words_of(backend, worker)
+    report = describe_death(death, doing, its, rows[-1].stop, words=words, late=ward.late)
+    ward.deaths.append(report.splitlines()[0])
+    is_late, ward.late = bool(ward.late), ""
+    if is_late:  # each costs as much time as is allowed
+        ward.strikes[CONSTRUCTION, None] = ward.strikes.get((CONSTRUCTION, None), 0) + 1
+    if len(ward.deaths) > ALLOWANCE + len(rows) or ward.strikes.get((CONSTRUCTION, None), 0) >= STRIKES:
+        kind = WorkerTimeout if is_late else ProtocolError if death.babble else WorkerDied
+        raise kind(
+            f"{report}\n  It was tried {len(ward.deaths)} times, and ended like this or in another way each time."
+        )
+    return f"{report}\n  It is replaced, and its environments are made again."
 
 
 class Judge:

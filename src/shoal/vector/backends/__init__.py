@@ -44,9 +44,18 @@ def why_no_worker(num_workers: int) -> str:
 
 
 def make_backend(
-    name: str, recipes: list[Recipe], start_method: StartMethod, local: Collection[int] = (), *, pin_workers: bool
+    name: str,
+    recipes: list[Recipe],
+    start_method: StartMethod,
+    local: Collection[int] = (),
+    *,
+    pin_workers: bool,
+    construct_seconds: float | None = None,
 ) -> Backend:
-    """The backend of that name. The workers in ``local`` are in the caller's own process in any case."""
+    """The backend of that name. The workers in ``local`` are in the caller's own process in any case.
+
+    ``construct_seconds`` is how long environments may take to be made, if that is limited.
+    """
     if name == "serial":
         return SerialBackend(recipes)
     if name == "threads":
@@ -58,5 +67,5 @@ def make_backend(
     from shoal.vector.backends.processes import PipesBackend, SharedMemoryBackend
 
     kind = PipesBackend if name == "pipes" else SharedMemoryBackend
-    processes = kind(recipes, start_method, pin_workers=pin_workers)
+    processes = kind(recipes, start_method, pin_workers=pin_workers, construct_seconds=construct_seconds)
     return MixedBackend(processes, recipes, local) if local else processes

@@ -239,6 +239,15 @@ class WorkerChannel:
         """Look at another place of the board from now on."""
         self._desk = desk
 
+    def receive_first(self) -> Frame | None:
+        """The first command, or ``None`` when the caller is gone.
+
+        Until then nothing is written on the board: the caller may not know of this worker, and have another in its place.
+        """
+        frame = self._read()
+        self._desk.mail_read()
+        return frame
+
     def receive(self, *, patiently: bool = True) -> Frame | Order | None:
         """The next command, or what the board orders, or ``None`` when the caller is gone.
 

@@ -19,6 +19,7 @@ import multiprocessing
 import pickle
 import socket
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from shoal.vector.backends.base import StartMethod
@@ -27,16 +28,22 @@ from shoal.vector.backends.channel import Channel
 from shoal.vector.backends.fork_guard import disown, own
 from shoal.vector.backends.inherited import Inheritance
 from shoal.vector.backends.last_words import ask_for_stack, read_last_words
-from shoal.vector.backends.launch import Launcher, Process, make_launcher
+from shoal.vector.backends.launch import Launcher, NurseryGone, Process, make_launcher
 from shoal.vector.backends.lifeline import Lifeline
-from shoal.vector.backends.limits import hurry, let_others_go_first, make_room_for, resident_bytes
+from shoal.vector.backends.limits import (
+    hurry,
+    is_out_of_descriptors,
+    let_others_go_first,
+    resident_bytes,
+    why_no_process,
+)
 from shoal.vector.backends.reaping import ask_again, see_off
 from shoal.vector.backends.remote_log import LogSettings
 from shoal.vector.backends.shared_buffer import SharedBuffer
 from shoal.vector.backends.waiting import Waiter, make_waiter
 from shoal.vector.backends.worker import Briefing, Post
 from shoal.vector.cpus import own_processors
-from shoal.vector.errors import CannotStart, ConfigurationError, WorkerError
+from shoal.vector.errors import CannotStart, ConfigurationError, OutOfDescriptors, WorkerError
 from shoal.vector.messages import Op, Recipe
 from shoal.vector.pickling import dump_by_value
 from shoal.vector.registrations import own_registrations
@@ -55,6 +62,8 @@ class Member:
         self.briefing = briefing
         self.channel: Channel
         self.process: Process
+        self.pid = -1
+        """Of its process, or of the last one."""
         self.words: SharedBuffer | None = None
         self.generation = 0
         self.dead = True
@@ -65,9 +74,10 @@ class Member:
         """Whether there has been a process."""
         return hasattr(self, "process")
 
-    def employ(self, channel: Channel, process: Process) -> None:
+    def employ(self, channel: Channel, process: Process, words: SharedBuffer | None) -> None:
         """Let this process be the worker from now on."""
-        self.channel, self.process, self.dead, self._is_killed = channel, process, False, False
+        self.channel, self.process, self.words = channel, process, words
+        self.pid, self.dead, self._is_killed = process.pid, False, False
 
     def kill(self) -> None:
         """End its process and whatever that has started, once: when it is gone, another may have its number."""
@@ -82,9 +92,11 @@ class Member:
         if self.is_started:
             self.kill()
             see_off(self.process, DYING_SECONDS)
-            disown(self.channel.socket.fileno())
-            self.channel.socket.close()
+            _close(self.channel.socket)
             del self.process, self.channel
+        if self.words is not None:
+            self.words.close()
+            self.words = None
         self.dead = True
 
 
@@ -96,7 +108,7 @@ class Crew:
 
     def __init__(
         self, members: Sequence[Member], start_method: StartMethod, board: Board, arena: SharedBuffer | None,
-        *, uses_board: bool, is_pinned: bool,
+        *, uses_board: bool, is_pinned: bool, start_seconds: float,
     ) -> None:  # fmt: skip
         self.spare = len(members)
         """The number of its place."""
@@ -109,6 +121,7 @@ class Crew:
         self._board, self._arena = board, arena
         self._uses_board = uses_board
         self._processors = own_processors(len(members)) if is_pinned else []
+        self._start_seconds = start_seconds
         self._spare_is_free = False
         self._launcher: Launcher | None = None
         self._lifeline = Lifeline()
@@ -127,8 +140,7 @@ class Crew:
 
     def start(self) -> None:
         """Start all workers."""
-        make_room_for(self.spare)
-        self._launcher = make_launcher(self._start_method)
+        self._launcher = make_launcher(self._start_method, self._start_seconds)
         self.waiter = make_waiter()
         for worker in range(self.spare):
             if worker not in self.absent:
@@ -141,42 +153,55 @@ class Crew:
         self._members[worker].let_go()
 
     def _launch(self, worker: int) -> None:
-        assert self._launcher is not None
+        """Put a process in an empty place. If that fails, the place is as empty as before, and it can be tried again."""
         ask_again()
-        member = self._members[worker]
-        words = SharedBuffer("shoal-last-words")
-        ours, theirs = socket.socketpair()
-        own(ours.fileno())
-        with theirs:
-            post = Post(
-                worker=worker,
-                first_row=member.recipe.rows.start,
-                generation=member.generation,
-                channel_fd=theirs.fileno(),
-                board_fd=self._board.fd,
-                lifeline_fd=self._lifeline.fd,
-                words_fd=words.fd,
-                arena_fd=self._arena.fd if self._arena is not None else -1,
-                uses_board=self._uses_board,
-                processor=self._processor_of(worker),
-            )
+        while True:
             try:
-                process = self._launcher.launch(post)
-            except BaseException as error:
-                disown(ours.fileno())
-                ours.close()
-                words.close()
-                if isinstance(error, OSError | WorkerError):
-                    raise CannotStart(f"worker {worker} of {self.spare} could not be started: {error}") from error
-                raise
-        if member.words is not None:
-            member.words.close()
-        member.words = words
-        member.employ(Channel(ours), process)
-        self.waiter.watch(worker, ours.fileno(), process.sentinel)
-        rows = member.recipe.rows
+                self._start_in(worker)
+                break
+            except NurseryGone:
+                continue  # another one is asked, until the launcher gives up
+            except (OSError, WorkerError) as error:
+                why = why_no_process(error) if isinstance(error, OSError) else str(error)
+                lacks_descriptors = isinstance(error, OutOfDescriptors) or is_out_of_descriptors(error)
+                raise (OutOfDescriptors if lacks_descriptors else CannotStart)(
+                    f"worker {worker} of {self.spare} could not be started: {why}"
+                ) from error
+        rows, process = self._members[worker].recipe.rows, self._members[worker].process
         doing = f"environments {rows.start} to {rows.stop - 1}" if worker != self.spare else "a spare"
         logger.debug("worker %d is process %d (%s): %s", worker, process.pid, self._start_method, doing)
+
+    def _start_in(self, worker: int) -> None:
+        assert self._launcher is not None
+        member = self._members[worker]
+        with ExitStack() as undo:
+            words = SharedBuffer("shoal-last-words")
+            undo.callback(words.close)
+            ours, theirs = socket.socketpair()
+            own(ours.fileno())
+            undo.callback(_close, ours)
+            with theirs:
+                process = self._launcher.launch(self._post(worker, theirs.fileno(), words.fd))
+            undo.callback(_end, process)
+            undo.callback(self.waiter.forget, worker)
+            self.waiter.watch(worker, ours.fileno(), process.sentinel)
+            undo.pop_all()
+            member.employ(Channel(ours), process, words)
+
+    def _post(self, worker: int, channel_fd: int, words_fd: int) -> Post:
+        member = self._members[worker]
+        return Post(
+            worker=worker,
+            first_row=member.recipe.rows.start,
+            generation=member.generation,
+            channel_fd=channel_fd,
+            board_fd=self._board.fd,
+            lifeline_fd=self._lifeline.fd,
+            words_fd=words_fd,
+            arena_fd=self._arena.fd if self._arena is not None else -1,
+            uses_board=self._uses_board,
+            processor=self._processor_of(worker),
+        )
 
     def _processor_of(self, worker: int) -> int:
         return self._processors[worker] if worker < len(self._processors) else -1
@@ -257,10 +282,9 @@ class Crew:
         }
         self.send(self.spare, 0, Op.TAKE_PLACE, pickle.dumps(place))
         self.waiter.forget(self.spare)
-        member.employ(spare.channel, spare.process)
-        member.words, spare.words = spare.words, member.words
+        member.employ(spare.channel, spare.process, spare.words)
         del spare.channel, spare.process
-        spare.dead, self._spare_is_free = True, False
+        spare.words, spare.dead, self._spare_is_free = None, True, False
         self.waiter.watch(worker, member.channel.socket.fileno(), member.process.sentinel)
         if self.spare in self.unsent:
             self.unsent.discard(self.spare)
@@ -298,8 +322,6 @@ class Crew:
                 member.kill()
         for member in self._members:
             member.let_go()
-            if member.words is not None:
-                member.words.close()
         self._members.clear()
         self._lifeline.close()
         if self._launcher is not None:
@@ -307,6 +329,16 @@ class Crew:
             self._launcher = None
             self.waiter.close()
         ask_again()
+
+
+def _close(sock: socket.socket) -> None:
+    disown(sock.fileno())
+    sock.close()
+
+
+def _end(process: Process) -> None:
+    process.kill()
+    see_off(process, DYING_SECONDS)
 
 
 def brief(recipe: Recipe, inheritance: Inheritance | None) -> bytes:

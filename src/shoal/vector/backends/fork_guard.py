@@ -56,10 +56,12 @@ def _give_up_owned() -> None:
     _make_private()
     if not _owned:
         return
+    os.close(next(iter(_owned)))  # where no other number is free, this one is
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for descriptor in _owned:
+    for descriptor in _owned - {null}:
         os.dup2(null, descriptor, inheritable=False)
-    os.close(null)
+    if null not in _owned:
+        os.close(null)
     _owned.clear()
 
 

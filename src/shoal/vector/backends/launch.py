@@ -10,20 +10,23 @@
 None of them imports the caller's ``__main__``: factories travel by value, or are there already in a forked copy of the
 caller, so a script needs no ``if __name__ == "__main__"``. Every worker leads a process group of its own: a Ctrl-C in the
 terminal does not reach it, and ending the group ends whatever the environments have started. What has left the group is ended
-with a worker that is killed, by a worker that is closed, and in any case with the nursery.
+with a worker that is killed from here, by a worker that is closed, and with the nursery, unless that is killed itself.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -32,15 +35,21 @@ from shoal.vector.backends.base import StartMethod
 from shoal.vector.backends.descendants import descendants_of, end_all, end_group
 from shoal.vector.backends.fork_guard import disown, own
 from shoal.vector.backends.lifeline import Leash, Lifeline, is_broken
-from shoal.vector.backends.limits import own_peak_bytes, peak_bytes, why_no_process
+from shoal.vector.backends.limits import check_descriptors, own_peak_bytes, peak_bytes, why_no_descriptor
 from shoal.vector.backends.reaping import see_off
 from shoal.vector.backends.shared_buffer import is_portable
 from shoal.vector.backends.worker import Post, serve
-from shoal.vector.errors import WorkerError
+from shoal.vector.errors import OutOfDescriptors, WorkerError
 
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 3.0
+START_SECONDS = 30.0  # for a nursery that has yet to import what workers need, on a busy machine
+ANSWER_SECONDS = 10.0  # for one that only has to fork
+REPORT_SECONDS = 2.5  # for one that has to say how a worker ended that is gone
+NURSERIES = 9  # that may end one after the other without having started a worker
+SILENT_NURSERIES = 3  # that may be killed one after the other because they did not answer
+FORK_DESCRIPTORS = 16  # that a forked worker needs in addition to those it has from the caller
 FLAGS, EXITING = 6, 4
 """Where /proc/<pid>/stat has flags, counted from the state, and that of a process that is about to be gone."""
 _ONE_THREAD = (
@@ -88,7 +97,7 @@ _RUNS = Ending(False)
 class Process:
     """A worker process, however it was started."""
 
-    def __init__(self, pid: int, ask: Callable[[], Ending], *, is_child: bool = True) -> None:
+    def __init__(self, pid: int, ask: Callable[[Process], Ending], *, is_child: bool = True) -> None:
         self.pid = pid
         self.is_child = is_child
         """Whether it is this process that has to ask how it ended."""
@@ -103,17 +112,21 @@ class Process:
                 self.sentinel = own(os.pidfd_open(pid))
             except ProcessLookupError:
                 pass  # it has ended already, which check() will find out
+            except BaseException:
+                self.kill()  # nobody else knows of it
+                see_off(self, PATIENCE_SECONDS)
+                raise
 
     def check(self) -> bool:
         """Whether it has ended."""
         if not self.ended:
-            self.ended, self.exit_code, self.peak_memory = self._ask()
-            if self.ended and self.exit_code is None and not self._is_gone():
+            self.ended, self.exit_code, self.peak_memory = self._ask(self)
+            if self.ended and self.exit_code is None and not self.is_gone():
                 self.ended = False  # who was to tell how it ends is gone, but it is not
         return self.ended
 
-    def _is_gone(self) -> bool:
-        """Whether the process is there no longer, even if nobody can tell how it ended."""
+    def is_gone(self) -> bool:
+        """Whether the process is there no longer, even if it is not known how it ended."""
         if self.sentinel >= 0:
             return is_broken(self.sentinel)
         return not _exists(self.pid)
@@ -134,7 +147,7 @@ class Process:
     def kill(self) -> None:
         """End it and everything it has started."""
         # What has left its group can only be found as long as the process is there.
-        found = [] if self.ended or self._is_gone() else [self.pid, *descendants_of(self.pid)]
+        found = [] if self.ended or self.is_gone() else [self.pid, *descendants_of(self.pid)]
         end_group(self.pid)
         end_all(found)
 
@@ -150,18 +163,22 @@ class Launcher(Protocol):
     """Starts workers, one at a time."""
 
     def launch(self, post: Post) -> Process:
-        """Start one worker, or say in a :class:`WorkerError` why not. The caller closes ``post.channel_fd`` afterwards."""
+        """Start one worker, or raise ``OSError`` or :class:`WorkerError`, and leave nothing of it.
+
+        The caller closes ``post.channel_fd`` afterwards. After :class:`NurseryGone` another socket is needed: perhaps a worker
+        that is about to end still holds the other end of this one.
+        """
 
     def close(self) -> None:
         """Give up what the launcher itself holds, after its workers have ended."""
 
 
-def make_launcher(start_method: StartMethod) -> Launcher:
-    """The launcher of that name."""
+def make_launcher(start_method: StartMethod, start_seconds: float = START_SECONDS) -> Launcher:
+    """The launcher of that name. ``start_seconds`` is how long a nursery may take to start."""
     kinds: dict[str, Callable[[], Launcher]] = {
         "spawn": SpawnLauncher,
         "fork": ForkLauncher,
-        "forkserver": NurseryLauncher,
+        "forkserver": lambda: NurseryLauncher(start_seconds),
     }
     return kinds[start_method]()
 
@@ -181,8 +198,6 @@ def _start_python(
             process_group=0,
         )
         leash.tie(popen.pid)
-    except OSError as error:
-        raise WorkerError(why_no_process(error)) from error
     finally:
         leash.drop()
     return popen
@@ -197,7 +212,7 @@ class SpawnLauncher:
         inherited = own_peak_bytes()
         popen = _start_python("launch", "spawned", boot, list(post.descriptors().values()), post.lifeline_fd)
 
-        def ask() -> Ending:
+        def ask(_: Process) -> Ending:
             # Not Popen, which says 0 where somebody else has waited for the process.
             ending = _reap(popen.pid)
             if ending.has_ended:
@@ -226,6 +241,7 @@ class ForkLauncher:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
+        check_descriptors(FORK_DESCRIPTORS)
         forked: list[Process] = []
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
         try:
@@ -243,10 +259,7 @@ class ForkLauncher:
         return forked[0]
 
     def _fork(self, post: Post) -> Process:
-        try:
-            pid = os.fork()
-        except OSError as error:
-            raise WorkerError(why_no_process(error)) from error
+        pid = os.fork()
         if pid == 0:
             try:
                 os.setpgid(0, 0)
@@ -254,7 +267,7 @@ class ForkLauncher:
             finally:
                 os._exit(1)
         _lead_own_group(pid)
-        return Process(pid, lambda: _reap(pid))
+        return Process(pid, lambda _: _reap(pid))
 
     def close(self) -> None:
         """Nothing is held."""
@@ -276,41 +289,55 @@ def _reap(pid: int) -> Ending:
     return Ending(True, os.waitstatus_to_exitcode(status), peak_bytes(usage.ru_maxrss)) if done else _RUNS
 
 
-class _NurseryGone(Exception):
-    """The nursery does not answer any more."""
+class NurseryGone(WorkerError):
+    """The nursery has ended, or was killed because it did not answer. Another one may be asked."""
 
 
 class NurseryLauncher:
     """Workers forked from a process that has nothing but imports in it.
 
-    If that process is gone, its workers go on, and the next one is forked from a new nursery.
+    If that process is gone or does not answer, its workers go on, and the next one is forked from a new nursery.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, start_seconds: float) -> None:
+        self._start_seconds = start_seconds
         self._nurseries: list[_Nursery] = []
         """The last one is in use; workers of the others may still be there."""
+        self._num_lost = self._num_silent = 0
+        """Nurseries in a row that have started nobody, and those of them that did not answer."""
 
     def launch(self, post: Post) -> Process:
         """Ask for one worker."""
-        if not self._nurseries:
-            self._nurseries.append(_Nursery())
-        nursery = self._nurseries[-1]
+        nursery = self._usable()
         try:
-            return nursery.launch(post)
-        except _NurseryGone:
-            nursery.close()
-            if nursery.is_new:
-                raise WorkerError(
-                    "the process that starts workers ended before it could start one "
-                    f"(exit code {nursery.exit_code}); what it printed says why. "
-                    'start_method="spawn" does without it.'
-                ) from None
-        logger.warning(
-            "the process from which workers are forked (pid %d) is gone, and is replaced. Its workers go on, but how they will "
-            "end cannot be known.", nursery.pid,
-        )  # fmt: skip
-        self._nurseries.append(_Nursery())
-        return self.launch(post)
+            process = nursery.launch(post, self._start_seconds if nursery.is_new else ANSWER_SECONDS)
+        except NurseryGone:
+            nursery.close()  # then it is known how it has ended
+            self._num_lost += 1
+            self._num_silent += nursery.is_silent
+            if self._num_lost < NURSERIES and self._num_silent < SILENT_NURSERIES:
+                raise
+            count, self._num_lost, self._num_silent = self._num_lost, 0, 0
+            how = "" if nursery.is_silent else f" (exit code {nursery.exit_code}); what it printed says why"
+            raise WorkerError(
+                f"the fork server, which starts workers, {nursery.why_lost}{how}. It was tried {count} times. "
+                'start_method="spawn" does without it.'
+            ) from None
+        self._num_lost = self._num_silent = 0
+        return process
+
+    def _usable(self) -> _Nursery:
+        last = self._nurseries[-1] if self._nurseries else None
+        if last is None or last.is_lost:
+            if last is not None:
+                last.close()
+                logger.warning(
+                    "the fork server (pid %d), which starts workers, %s. It is replaced. Workers that it has started go on, "
+                    "but how they will end cannot be known.", last.pid, last.why_lost,
+                )  # fmt: skip
+                time.sleep(0.02 * self._num_lost)  # what has ended it may be over soon
+            self._nurseries.append(_Nursery())
+        return self._nurseries[-1]
 
     def close(self) -> None:
         """End the nursery."""
@@ -323,20 +350,25 @@ class _Nursery:
 
     def __init__(self) -> None:
         self._lifeline = Lifeline()
-        ours, theirs = socket.socketpair()
-        own(ours.fileno())
-        self._control = ours
         self._unread = b""
         self._endings: dict[int, Ending] = {}
+        self._owes_since: float | None = None
+        """Since when it has been known that it has to report an end."""
         self.is_new = True
         """Whether it has never answered."""
-        try:
+        self.is_silent = False
+        """Whether it was killed because it said nothing."""
+        self.why_lost = ""
+        """What has become of it, if it cannot be used any more."""
+        with ExitStack() as undo:
+            undo.callback(self._lifeline.close)
+            self._control, theirs = socket.socketpair()
+            own(self._control.fileno())
+            undo.callback(self._let_go)
             with theirs:
                 boot: dict[str, object] = {"control_fd": theirs.fileno()}
                 self._popen = _start_python("nursery", "begin", boot, [theirs.fileno()], self._lifeline.fd)
-        except BaseException:
-            self._let_go()
-            raise
+            undo.pop_all()
 
     @property
     def pid(self) -> int:
@@ -344,40 +376,70 @@ class _Nursery:
         return self._popen.pid
 
     @property
+    def is_lost(self) -> bool:
+        """Whether it has ended, or was killed."""
+        return bool(self.why_lost)
+
+    @property
     def exit_code(self) -> int | None:
         """How it has ended."""
         return self._popen.returncode
 
-    def launch(self, post: Post) -> Process:
-        """Ask for one worker."""
+    def launch(self, post: Post, seconds: float) -> Process:
+        """Ask for one worker, and wait for so long at most until it is there."""
         descriptors = list(post.descriptors().values())
         try:
             socket.send_fds(self._control, [json.dumps(asdict(post)).encode() + b"\n"], descriptors)
-            while "ended" in (message := self._read(block=True)):
+            deadline = time.monotonic() + seconds
+            while "ended" in (message := self._read(deadline)):
                 self._note(message)
         except (BrokenPipeError, ConnectionResetError, EOFError):
-            raise _NurseryGone from None
+            self.why_lost = "ended before it could start one" if self.is_new else "has ended"
+            raise NurseryGone(self.why_lost) from None
+        except TimeoutError:
+            self._kill(f"did not answer within {seconds:g} s and was killed")
+            raise NurseryGone(self.why_lost) from None
+        except BaseException:
+            self._kill("was interrupted")  # or its answer would be taken for the answer to the next request
+            raise
         self.is_new = False
         if "errno" in message:
-            raise WorkerError(why_no_process(OSError(message["errno"], os.strerror(message["errno"]))))
-        pid = message["pid"]
-        return Process(pid, lambda: self._ending(pid), is_child=False)
+            error = OSError(message["errno"], os.strerror(message["errno"]))
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise OutOfDescriptors(why_no_descriptor(error, self.pid))
+            raise error
+        return Process(message["pid"], self._ending, is_child=False)
 
-    def _ending(self, pid: int) -> Ending:
+    def _ending(self, process: Process) -> Ending:
+        self._take_reports()
+        if process.pid in self._endings or self.is_lost:
+            return self._endings.get(process.pid, Ending(True))  # or nobody is left who could tell more
+        if process.is_gone():
+            now = time.monotonic()
+            if self._owes_since is None:
+                self._owes_since = now
+            elif now - self._owes_since > REPORT_SECONDS:
+                self._kill(f"did not say within {REPORT_SECONDS:g} s how a worker has ended and was killed")
+        return _RUNS
+
+    def _take_reports(self) -> None:
         try:
-            while message := self._read(block=False):
+            while message := self._read():
                 self._note(message)
         except (OSError, EOFError):
-            return self._endings.get(pid, Ending(True))  # nobody is left who could tell more
-        return self._endings.get(pid, _RUNS)
+            self.why_lost = self.why_lost or "has ended"
 
     def _note(self, message: dict[str, int]) -> None:
+        self._owes_since = None
         self._endings[message["ended"]] = Ending(True, message["code"], message["peak"])
 
-    def _read(self, *, block: bool) -> dict[str, int]:
+    def _read(self, deadline: float | None = None) -> dict[str, int]:
+        """The next message. Without a deadline nothing is waited for, and there may be none."""
         while b"\n" not in self._unread:
+            if deadline is not None and not _is_readable(self._control, max(0.0, deadline - time.monotonic())):
+                raise TimeoutError
             try:
-                data = self._control.recv(4096, 0 if block else socket.MSG_DONTWAIT)
+                data = self._control.recv(4096, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return {}
             if not data:
@@ -387,20 +449,36 @@ class _Nursery:
         message: dict[str, int] = json.loads(line)
         return message
 
+    def _kill(self, why: str) -> None:
+        """End it at once, also if it is stopped. Its workers go on.
+
+        A worker that it has just forked, and of which the caller does not know, ends when the caller closes its socket.
+        """
+        self.is_silent, self.why_lost = True, why
+        self._popen.kill()
+
     def close(self) -> None:
-        """End it, and all that is still there of what it has started."""
+        """End it, and all that is still there of what it has started, unless it is lost: then its workers go on."""
+        self._take_reports()
         self._let_go()
-        try:
-            self._popen.wait(timeout=PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._popen.kill()
-            self._popen.wait()
+        for _ in range(2):
+            try:
+                self._popen.wait(timeout=PATIENCE_SECONDS)
+                return
+            except subprocess.TimeoutExpired:
+                end_all([self.pid, *([] if self.is_lost else descendants_of(self.pid))])
 
     def _let_go(self) -> None:
         if self._control.fileno() >= 0:
             disown(self._control.fileno())
             self._control.close()
         self._lifeline.close()
+
+
+def _is_readable(sock: socket.socket, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 def _exists(pid: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import resource
@@ -65,8 +66,47 @@ def resident_bytes(pid: int) -> int | None:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
+def check_descriptors(count: int) -> None:
+    """Raise ``OSError`` unless so many more files can be opened now."""
+    taken: list[int] = []
+    try:
+        while len(taken) < count:
+            taken.append(os.dup(2))
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+
+
+def is_out_of_descriptors(error: BaseException) -> bool:
+    """Whether no more files can be opened, by this process or by any."""
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+
+
+def why_no_descriptor(error: OSError, pid: int | None = None) -> str:
+    """Why no more files can be opened, by this process or by the fork server with this pid, and what to do."""
+    remedy = "raise the limit (ulimit -n, or resource.setrlimit in Python)"
+    if error.errno == errno.ENFILE:
+        limit, remedy = "that of the whole system (fs.file-max)", "raise the limit (sysctl fs.file-max)"
+    elif pid is None:
+        limit = f"this process may have {resource.getrlimit(resource.RLIMIT_NOFILE)[0]} open files"
+    else:
+        limit, remedy = f"that of the fork server (pid {pid}), which starts workers", "raise its limit (prlimit)"
+    return (
+        f"no file descriptor is free: {error.strerror or error}.\n  Limit: {limit}.\n"
+        f"  What to do: close files and sockets that are not needed, or {remedy}."
+    )
+
+
 def why_no_process(error: OSError) -> str:
     """Why the system does not start another process, with the limits that it may have run into, and what to do."""
+    if is_out_of_descriptors(error):
+        return why_no_descriptor(error)
+    if error.filename == sys.executable:
+        return (
+            f"the Python interpreter cannot be executed: {error.strerror}: {error.filename!r} (sys.executable).\n"
+            "  What to do: check that this file is there, that this user may execute it (ls -l), and that its file system is "
+            'not mounted with noexec. start_method="fork" does without it.'
+        )
     limits = [text for text in (_of_user(), _of_group(), _of_system(), _memory()) if text]
     known = f"\n  Limits: {'; '.join(limits)}." if limits else ""
     return (
@@ -178,5 +218,7 @@ def volunteer_for_oom() -> None:
 
 
 def _open_now() -> int:
-    folder = Path("/proc/self/fd")
-    return len(os.listdir(folder)) if folder.exists() else 32
+    try:
+        return len(os.listdir("/proc/self/fd"))
+    except OSError as error:  # no /proc, or as many as there may be
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0] if is_out_of_descriptors(error) else 32

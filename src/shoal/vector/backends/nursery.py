@@ -13,6 +13,7 @@ it, which becomes a child of the nursery.
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import os
@@ -75,25 +76,28 @@ class Nursery:
     def _answer(self) -> None:
         """Fork one worker, or say why not."""
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._control, 4096, maxfds=8)
+            data, descriptors, flags, _ = socket.recv_fds(self._control, 4096, maxfds=8)
         except ConnectionResetError:
             data = b""
         if not data:
             self._end_everything()
-        post = Post(**json.loads(data))
-        inherited: dict[str, Any] = dict(zip(post.descriptors(), descriptors, strict=True))
         try:
-            pid = os.fork()
+            if flags & socket.MSG_CTRUNC:  # not all of them have come: this process cannot have so many
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            message: dict[str, int | None] = {"pid": self._fork(Post(**json.loads(data)), descriptors)}
         except OSError as error:
             message = {"errno": error.errno}
-        else:
-            if pid == 0:
-                self._become(replace(post, **inherited))
-            self._workers.add(pid)
-            message = {"pid": pid}
         for descriptor in descriptors:
             os.close(descriptor)
         self._tell(message)
+
+    def _fork(self, post: Post, descriptors: list[int]) -> int:
+        inherited: dict[str, Any] = dict(zip(post.descriptors(), descriptors, strict=True))
+        pid = os.fork()
+        if pid == 0:
+            self._become(replace(post, **inherited))
+        self._workers.add(pid)
+        return pid
 
     def _become(self, post: Post) -> NoReturn:
         """In the forked process: keep nothing of the nursery."""

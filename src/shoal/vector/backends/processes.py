@@ -22,7 +22,8 @@ from shoal.vector.backends.channel import ARRIVAL, FORM, LOG, RING, Frame
 from shoal.vector.backends.crew import Crew, Member, brief
 from shoal.vector.backends.form_reader import FormReader
 from shoal.vector.backends.inherited import Inheritance
-from shoal.vector.backends.limits import occupy_standard_descriptors
+from shoal.vector.backends.launch import ANSWER_SECONDS, START_SECONDS
+from shoal.vector.backends.limits import make_room_for, occupy_standard_descriptors
 from shoal.vector.backends.remote_log import handle_record
 from shoal.vector.backends.shared_buffer import SharedBuffer
 from shoal.vector.backends.tickets import Tickets
@@ -64,12 +65,20 @@ class ProcessBackend(RealTime):
     in_process: ClassVar[bool] = False
     shares_arena: ClassVar[bool]
 
-    def __init__(self, recipes: list[Recipe], start_method: StartMethod, *, pin_workers: bool) -> None:
+    def __init__(
+        self,
+        recipes: list[Recipe],
+        start_method: StartMethod,
+        *,
+        pin_workers: bool,
+        construct_seconds: float | None = None,
+    ) -> None:
         self._inheritance = (
             Inheritance(env_fn for recipe in recipes for env_fn in recipe.env_fns) if start_method == "fork" else None
         )
-        # Fails before there is anything to give back.
+        # These two fail before there is anything to give back.
         members = [Member(recipe, brief(recipe, self._inheritance)) for recipe in recipes]
+        make_room_for(len(recipes))
         occupy_standard_descriptors()
         self.num_workers = len(recipes)
         self.num_envs = recipes[-1].rows.stop
@@ -85,6 +94,7 @@ class ProcessBackend(RealTime):
         self.crew = Crew(
             members, start_method, self._board, self._shared,
             uses_board=self._uses_board, is_pinned=pin_workers,
+            start_seconds=min(START_SECONDS, max(ANSWER_SECONDS, construct_seconds or START_SECONDS)),
         )  # fmt: skip
         self._awaited: dict[int, Command] = {}
         """The commands that have no reply yet, by worker."""
@@ -411,7 +421,7 @@ class ProcessBackend(RealTime):
         if babble or not member.process.wait(time.monotonic() + 1.0):
             has_hung_up = not babble and not member.process.is_ending()
             member.process.kill()
-            member.process.wait(time.monotonic() + 1.0)
+            member.process.wait(time.monotonic() + 2.0)
         if not babble:
             try:
                 frames, _ = member.channel.receive()
@@ -488,11 +498,12 @@ class ProcessBackend(RealTime):
 
     def pid(self, worker: int) -> int:
         """The worker's process."""
-        return self.crew[worker].process.pid
+        return self.crew[worker].pid
 
     def kill(self, worker: int) -> None:
         """End a worker and whatever it has started."""
-        self.crew[worker].process.kill()
+        if not self.crew[worker].dead:
+            self.crew[worker].process.kill()
 
     def close(self, grace: float) -> list[str]:
         """Ask, wait, then insist."""

@@ -72,11 +72,11 @@ class EpollWaiter:
         self._look = functools.partial(self._epoll.poll, 0)
 
     def watch(self, worker: int, channel: int, sentinel: int) -> None:
-        self._channels[channel] = worker
         self._epoll.register(channel, select.EPOLLIN)
+        self._channels[channel] = worker
         if sentinel >= 0:
-            self._sentinels[sentinel] = worker
             self._epoll.register(sentinel, select.EPOLLIN)
+            self._sentinels[sentinel] = worker
 
     def watch_for_room(self, worker: int, wanted: bool) -> None:
         for channel, owner in self._channels.items():
@@ -122,8 +122,8 @@ class PortableWaiter:
         self._channels: dict[int, int] = {}
 
     def watch(self, worker: int, channel: int, sentinel: int) -> None:
-        self._channels[worker] = channel
         self._selector.register(channel, selectors.EVENT_READ, worker)
+        self._channels[worker] = channel
 
     def watch_for_room(self, worker: int, wanted: bool) -> None:
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wanted else 0)
@@ -138,7 +138,8 @@ class PortableWaiter:
         return self._selector.fileno() if hasattr(self._selector, "fileno") else None
 
     def forget(self, worker: int) -> None:
-        self._selector.unregister(self._channels.pop(worker))
+        if worker in self._channels:
+            self._selector.unregister(self._channels.pop(worker))
 
     def close(self) -> None:
         self._selector.close()

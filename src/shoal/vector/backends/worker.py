@@ -29,7 +29,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, NoReturn
 
-from shoal.vector.backends.board import Desk
+from shoal.vector.backends.board import Desk, Order
 from shoal.vector.backends.channel import ARRIVAL, FORM, LOG, MAX_PICKLED, REPLY, RING, Frame, WorkerChannel
 from shoal.vector.backends.descendants import COOKIE, descendants_of, end_all
 from shoal.vector.backends.fork_guard import own
@@ -216,8 +216,8 @@ class Worker:
 
     def run(self) -> None:
         """Until the caller closes the socket or says so."""
-        # Who looks around keeps the interpreter to itself, which threads at work need more.
-        while (frame := self._channel.receive(patiently=not self._num_under_way)) is not None:
+        frame: Frame | Order | None = self._channel.receive_first()
+        while frame is not None:
             if not isinstance(frame, Frame):
                 self._carry_out_order(*frame)
             elif frame.kind == Op.CLOSE:
@@ -230,6 +230,8 @@ class Worker:
                 self._carry_out_each(frame)
             else:
                 self._reply(frame.sequence, frame.kind, self._carry_out(frame))
+            # Who looks around keeps the interpreter to itself, which threads at work need more.
+            frame = self._channel.receive(patiently=not self._num_under_way)
         if hasattr(self, "runner"):
             self.runner.slice.close()
 
