@@ -35,7 +35,7 @@ from shoal.vector.messages import (
 from shoal.vector.runner import Runner
 
 
-class End(BaseException):
+class End(KeyboardInterrupt):  # which a runner in this process takes for no failure of an environment
     """Raised by an environment that ends its process."""
 
 
