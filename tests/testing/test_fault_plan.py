@@ -111,7 +111,8 @@ def test_faults_in_every_phase_and_in_several_environments(process_backend: str,
         Fault("kill", env=3, step=2, phase="after step"),
         Fault("exit", env=1, episode=1, phase="reset"),
         Fault("kill", env=2, episode=2, step=1),
-        Fault("kill", env=0, phase="construct", after=1),  # not the first time: then there is nobody to restore
+        Fault("kill", env=0, phase="construct"),
+        Fault("kill", env=0, phase="construct", after=1),  # and when it is made again
         Fault("kill", env=2, step=1, after=1),  # while it is replayed
     ]
     plan = FaultPlan(faults)
