@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from shoal import ParallelEnv
-from shoal.vector import pool, shortening, supervisor, upkeep, verdicts
+from shoal.vector import pool, shortening, supervisor, suspicion, upkeep, verdicts
 from tests.comparing import difference
 from tests.envs import SilentEnv, SpaceEnv, WalkingEnv
 from tests.vector.simulation import ACCIDENTS, DEATHS, End, SimulatedBackend
@@ -42,6 +42,7 @@ class SilentPictureEnv(SpaceEnv):
 
 
 SILENT_WORLDS = [SilentEnv, SilentPictureEnv]
+NOTE_DEATH = suspicion.Suspicion.note_death
 WORLDS: list[Any] = [
     WalkingEnv,
     DriftingEnv,
@@ -125,7 +126,10 @@ def check_schedule(seed: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]
     monkeypatch.setattr(supervisor, "MAINTENANCE", chance.choice([1, 3, 16, 64]))
     monkeypatch.setattr(upkeep, "REST_PAUSE", 0.0)
     monkeypatch.setattr(verdicts, "ALLOWANCE", 10**9)
-    monkeypatch.setattr(verdicts, "STRIKES", 10**9)
+    monkeypatch.setattr(suspicion, "SAME_STEP", chance.choice([1, 2, 10**9]))
+    monkeypatch.setattr(suspicion, "MANY", chance.choice([1, 2, 10**9]))
+    monkeypatch.setattr(suspicion, "LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(suspicion.Suspicion, "note_death", lambda *args: NOTE_DEATH(*args) and False)  # it was chance
     monkeypatch.setattr(shortening, "WORTHWHILE_SECONDS", chance.choice([0.0, 0.2]))
     monkeypatch.setattr(shortening, "LONG_SECONDS", chance.choice([0.0, 0.5]))
     monkeypatch.setattr(shortening, "REHEARSED_STEPS", chance.choice([1, 4]))
@@ -169,6 +173,7 @@ class CursedEnv(WalkingEnv):
 
 def check_cursed_schedule(seed: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """One environment kills whoever steps it, and others die by accident; returns how many of its episodes were lost."""
+    monkeypatch.setattr(suspicion, "LONGEST_PAUSE", 0.0)
     chance = random.Random(seed)
     num_envs = chance.randint(1, 6)
     cursed = chance.randrange(num_envs)

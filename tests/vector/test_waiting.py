@@ -278,7 +278,9 @@ def test_who_ends_its_worker_again_and_again_is_found_among_its_neighbours(proce
     error = shoal.WorkerTimeout if hangs else shoal.PoisonStep
     with ParallelEnv(makers, **keywords) as envs:
         envs.reset(seed=3)
-        with pytest.raises(error, match="environment 1 has ended its worker 3 times in the same step, at last alone"):
+        with pytest.raises(
+            error, match=r"environment 1 has ended its worker \d times in the same step or right after it"
+        ):
             envs.step([1, 2, 1])
 
 

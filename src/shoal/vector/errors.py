@@ -177,7 +177,7 @@ class WorkerCrashLoop(WorkerError):
 
 
 class PoisonStep(WorkerCrashLoop):
-    """A step of one environment has ended its worker again and again, at last when it was taken alone."""
+    """An environment has ended its worker again and again in a step or right after it, at last when no other was at work."""
 
 
 class ReplayDiverged(WorkerError):

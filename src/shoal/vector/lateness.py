@@ -28,18 +28,23 @@ class Lateness:
             ward = self._wards[worker]
             if not ward.under_way:
                 ward.asked_at = now
-            ward.op, ward.deadline = op, self._deadline_for(op)
+            ward.op, ward.deadline, ward.pauses = op, self._deadline_for(op), 0.0
             if op in EACH:
                 ward.under_way += len(payload if op is Op.RESET_EACH else payload.rows)
+                if op is Op.STEP_EACH and payload.caution is not None:
+                    ward.pauses = payload.caution.seconds
             else:
                 ward.under_way = 1
 
     def note_request(self, ward: Ward, op: Op, payload: object) -> None:
         """The supervisor has asked something itself. A replay has the time of all its steps."""
         ward.op, ward.asked_at, ward.under_way = op, self._clock(), 1
-        ward.deadline = self._deadline_for(op)
+        ward.deadline, ward.pauses = self._deadline_for(op), 0.0
         if isinstance(payload, Replay) and self._deadlines.step is not None:
             ward.deadline = self._deadlines.step * (len(payload.redo) + 1)
+            if payload.caution is not None:
+                ward.deadline *= len(payload.caution.suspects) + 1
+                ward.pauses = payload.caution.seconds
 
     def _deadline_for(self, op: Op) -> float | None:
         if op in (Op.STEP, Op.STEP_EACH):
@@ -55,7 +60,7 @@ class Lateness:
         now = self._clock()
         limits = [] if timeout is None else [timeout]
         limits += [
-            max(0.0, ward.asked_at + ward.deadline - now)
+            max(0.0, ward.asked_at + ward.deadline + ward.pauses - now)
             for ward in self._wards
             if ward.under_way and ward.deadline is not None
         ]
@@ -72,5 +77,8 @@ class Lateness:
         return [
             worker
             for worker, ward in enumerate(self._wards)
-            if ward.under_way and ward.deadline is not None and now - ward.asked_at >= ward.deadline and not ward.late
+            if ward.under_way
+            and ward.deadline is not None
+            and now - ward.asked_at >= ward.deadline + ward.pauses
+            and not ward.late
         ]

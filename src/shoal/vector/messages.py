@@ -145,10 +145,33 @@ class Pace(IntEnum):
 
     ALONE = 0
     """One after the other, or at the same time where steps overlap; each is reported when it is done."""
-    IN_TURN = 1
-    """One after the other in any case."""
-    TOGETHER = 2
+    TOGETHER = 1
     """As in a step of all; they are reported when the last one is done."""
+
+
+class Caution(NamedTuple):
+    """How environments are called one after the other, so that it is seen which of them ends the process."""
+
+    suspects: frozenset[int]
+    """They come last, with a pause after each."""
+    pause: float
+    """Seconds in which a process ends that an environment ends a moment after its step."""
+    is_of_one: bool
+    """Whether there is one suspect. Then there is a pause before it as well."""
+
+    @property
+    def seconds(self) -> float:
+        """How long all pauses together take at most."""
+        return self.pause * (len(self.suspects) + 1)
+
+    def in_order(self, rows: Rows) -> list[int]:
+        """These environments, suspects last."""
+        return sorted(rows, key=self.suspects.__contains__)
+
+    def apart(self, rows: Rows) -> list[list[int]]:
+        """The same, the others together and each suspect by itself."""
+        others = [row for row in rows if row not in self.suspects]
+        return [*([others] if others else []), *([row] for row in rows if row in self.suspects)]
 
 
 class Steps(NamedTuple):
@@ -159,6 +182,8 @@ class Steps(NamedTuple):
     wide: tuple[int, ...]
     pace: Pace = Pace.ALONE
     """Of environments that are reported each for itself."""
+    caution: Caution | None = None
+    """Of those, too: how one of them is found that ends the process."""
 
 
 class Command(NamedTuple):
@@ -202,6 +227,8 @@ class Replay(NamedTuple):
     """The captured state of all of a worker's environments, in which everything begins."""
     first: int = 0
     """Where in it the first environment is that is to be brought back."""
+    caution: Caution | None = None
+    """How one of them is found that ends the process."""
     gives_way: bool = False
     """Whether nobody waits for it, so that others may have the processor in between: before every step of an environment,
     where these are called one after the other."""

@@ -1,16 +1,16 @@
-"""A step that is taken one environment after the other, because one of them has ended its worker twice.
+"""A step that is taken one environment after the other, because one of them has ended its worker again and again.
 
-The others' steps are reported and written down before the suspect's is taken, so that its next death costs nobody else
+The others' steps are reported and written down before a suspect's is taken, so that its next death costs no other environment
 anything. For the pool it is one step: what the environments report is collected until all of them have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from shoal.vector.infos import by_environment
 from shoal.vector.journal import Journal
-from shoal.vector.messages import Command, Op, Outcome, Pace, Reply, Steps
+from shoal.vector.messages import Caution, Command, Op, Outcome, Pace, Reply, Steps
 
 
 class OneByOne:
@@ -27,13 +27,13 @@ class OneByOne:
     def __contains__(self, step: tuple[int, int]) -> bool:
         return step in self._so_far
 
-    def arranged(self, worker: int, command: Command, suspects: Collection[int | None]) -> Command:
-        """The same step, one environment after the other, those who have ended their worker last."""
+    def arranged(self, worker: int, command: Command, caution: Caution | None) -> Command:
+        """The same step, one environment after the other, suspects last."""
         steps = command.payload or Steps(self._journal.rows[worker], [], ())
-        rows = sorted(steps.rows, key=lambda row: row in suspects)
+        rows = steps.rows if caution is None else caution.in_order(steps.rows)
         if command.op is Op.STEP:
             self._so_far.setdefault((worker, command.sequence), Outcome.empty())
-        return Command(command.sequence, Op.STEP_EACH, Steps(rows, steps.loose, steps.wide, Pace.IN_TURN))
+        return Command(command.sequence, Op.STEP_EACH, Steps(rows, steps.loose, steps.wide, Pace.ALONE, caution))
 
     def collect(self, worker: int, sequence: int, outcome: Outcome) -> None:
         """One environment has taken its step."""

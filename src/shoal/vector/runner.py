@@ -11,7 +11,9 @@ environments and is given commands one at a time. Autoreset is decided here, for
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -33,6 +35,7 @@ from shoal.vector.messages import (
     Assignment,
     Attachment,
     Call,
+    Caution,
     Command,
     Op,
     Outcome,
@@ -184,11 +187,28 @@ class Runner:
                 self.slice.due.clear()
                 self.slice.due |= due & set(self.rows)  # a rehearsal has only some of them
                 self.slice.set_counters(counters, replay.first)
-            outcome.values.extend(self._play(replay, Captured()).items())
+            caution = replay.caution
+            for rows in [self.rows] if caution is None else caution.apart(self.rows):
+                part = replay if caution is None else narrowed(replay, rows)
+                with self.watching(rows, caution):
+                    outcome.values.extend(self._play(part, Captured()).items())
         finally:
             IS_REPLAYING.reset(token)
             self.slice.progress = progress
             self.attach(attachment, arena)
+
+    @contextmanager
+    def watching(self, rows: Rows, caution: Caution | None) -> Iterator[None]:
+        """While these environments are at work: if the process ends now, and there is a suspect, it has ended it."""
+        if caution is None or rows[0] not in caution.suspects:
+            yield
+            return
+        if caution.is_of_one:
+            time.sleep(caution.pause)
+        yield
+        self.slice.progress[0] = rows[0] + 1
+        time.sleep(caution.pause)
+        self.slice.progress[0] = 0
 
     def _play(self, replay: Replay, captured: Captured) -> dict[int, str]:
         """Do everything again; returns who came to something else, and where."""

@@ -295,16 +295,15 @@ class Supervisor(Watched):
         ward = self._wards[worker]
         ward.under_way = 0
         self._owed.pop(worker, None)
-        if ward.deaths:
-            ward.deaths.clear()
-            ward.strikes.clear()
+        if ward.deaths or ward.suspicion:
+            ward.note_progress()
         if self._is_limited and self._arena is not None:
             self.upkeep.retirement.count_episodes(worker, self._rows[worker])
         self._note_simplicity()
 
     def _note_simplicity(self) -> None:
         is_special = self._watches or self._is_limited or self._owed or self._num_unwell
-        self._is_simple = not is_special and not any(each.deaths for each in self._wards)
+        self._is_simple = not is_special and not any(each.deaths or each.suspicion for each in self._wards)
 
     def _note_rest(self) -> None:
         """Nobody has anything to answer."""
@@ -328,9 +327,10 @@ class Supervisor(Watched):
             row, sequence, outcome = arrival
             worker = self._worker_of[row]
             ward = self._wards[worker]
-            if ward.deaths or ward.strikes:
+            if ward.deaths or ward.suspicion:
                 ward.deaths.clear()
-                ward.strikes.pop((sequence, row), None)
+                ward.suspicion.acquit(row)
+                ward.restored_at = None
             ward.asked_at = now
             if self._is_limited:
                 self.upkeep.retirement.count_episodes(worker, range(row, row + 1))
@@ -391,7 +391,8 @@ class Supervisor(Watched):
             logger.warning("%s", judge_construction(death, ward, self._backend, self._rows, is_making=is_making))
         else:
             forgotten = self.upkeep.has_forgotten
-            verdict = self._judge.judge(death, ward, self._doing(worker), self._backend, has_forgotten=forgotten)
+            life = 0.0 if ward.restored_at is None else self._clock() - ward.restored_at
+            verdict = self._judge.judge(death, ward, self._doing(worker), self._backend, life, has_forgotten=forgotten)
             logger.warning("%s", verdict)
         self.stats.restarts += 1
         self._sleep(PAUSES[min(len(ward.deaths), len(PAUSES)) - 1] if ward.deaths else 0.0)
@@ -473,9 +474,15 @@ class Supervisor(Watched):
         elif ward.phase is Phase.ATTACHING:
             assert self.journal is not None
             ward.phase = Phase.REPLAYING
-            replay = self.journal.replay(worker)
+            suspicion, ward.restored_at = ward.suspicion, self._clock()
+            caution = suspicion.caution if suspicion.may_part else None
+            replay = self.journal.replay(worker)._replace(caution=caution)
             self.stats.replayed_steps += sum(len(one.rows) for one in replay.redo if one.op in (Op.STEP, Op.RESET))
             self.ask(worker, ward, Op.RESTORE, replay)
+        elif outcome.values and ward.suspicion.caution is not None and ward.suspicion.may_part:
+            # Perhaps they share something, and have to be brought back together.
+            ward.suspicion.may_part = False
+            self._backend.kill(worker)
         elif outcome.values:
             self._diverged(worker, ward, dict(outcome.values))
         else:
@@ -504,12 +511,9 @@ class Supervisor(Watched):
         self._recover(worker, ward, Outcome.empty())
         for command, one in self.journal.pending(worker):
             self.journal.restore_actions(command, one, worker)
-            # Where nobody could say who it was, because several were at work, nobody is suspected more than others.
-            suspects = {
-                row for (sequence, row), strikes in ward.strikes.items() if sequence == command.sequence and strikes > 1
-            }
-            if suspects or (worker, command.sequence) in self._one_by_one:
-                command = self._one_by_one.arranged(worker, command, suspects)
+            caution, is_step = ward.suspicion.caution, command.op in (Op.STEP, Op.STEP_EACH)
+            if is_step and (caution is not None or (worker, command.sequence) in self._one_by_one):
+                command = self._one_by_one.arranged(worker, command, caution)
             if self._watches:
                 self._lateness.note_departure([(worker, command)])
             self._backend.post([(worker, command)])

@@ -1,8 +1,7 @@
 """What follows from a worker's death: whom it concerns, who is given up, and when it is too much.
 
 Restarts are limited by deaths without progress: when a worker answers, its count begins anew. The same goes for deaths while
-environments are made for the first time. A step of one environment that ends its worker twice is taken alone, after everybody
-else's; if it does so a third time, it is given up.
+environments are made for the first time. An environment that is found to end its worker (``suspicion.py``) is given up.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ from shoal.vector.wards import Phase, Stats, Ward, fault_info
 
 # Deaths without progress that are still answered with a replacement, and one more for each worker: they may kill each other.
 ALLOWANCE = 8
-STRIKES = 3  # deaths in the same step of the same environment after which it is given up
-CONSTRUCTION = -1  # in the place of a command
+LATE = 3  # deaths for taking too long to make environments after which it is enough
 
 
 class Verdict(NamedTuple):
@@ -53,8 +51,8 @@ def judge_construction(death: Death, ward: Ward, backend: Backend, rows: Sequenc
     ward.deaths.append(report.splitlines()[0])
     is_late, ward.late = bool(ward.late), ""
     if is_late:  # each costs as much time as is allowed
-        ward.strikes[CONSTRUCTION, None] = ward.strikes.get((CONSTRUCTION, None), 0) + 1
-    if len(ward.deaths) > ALLOWANCE + len(rows) or ward.strikes.get((CONSTRUCTION, None), 0) >= STRIKES:
+        ward.num_late += 1
+    if len(ward.deaths) > ALLOWANCE + len(rows) or ward.num_late >= LATE:
         kind = WorkerTimeout if is_late else ProtocolError if death.babble else WorkerDied
         raise kind(
             f"{report}\n  It was tried {len(ward.deaths)} times, and ended like this or in another way each time."
@@ -68,10 +66,13 @@ class Judge:
     def __init__(self, journal: Journal, arena: Arena, last_seen: LastSeen, care: Care, stats: Stats) -> None:
         self._journal, self._arena, self._last_seen, self._care, self._stats = journal, arena, last_seen, care, stats
 
-    def judge(self, death: Death, ward: Ward, doing: str, backend: Backend, *, has_forgotten: bool) -> Verdict:
+    def judge(
+        self, death: Death, ward: Ward, doing: str, backend: Backend, life: float, *, has_forgotten: bool
+    ) -> Verdict:
         """Count a death; say who cannot be brought back, or raise if that is not allowed.
 
-        ``has_forgotten``: whether nobody can be, because history had become too long to be kept.
+        ``life``: how many seconds ago environments were brought back, or zero if they have got further since.
+        ``has_forgotten``: whether nobody can be brought back, because history had become too long to be kept.
         """
         worker, journal = death.worker, self._journal
         row = backend.progress(worker)
@@ -95,16 +96,15 @@ class Judge:
         if (has_forgotten or not self._care.is_replayable) and may_die:
             self.lose(worker, journal.rows[worker], fault)
             return Verdict(report, journal.rows[worker])
-        if self._is_struck_out(worker, row, ward):
+        if self._is_guilty(worker, row, ward, life):
             if not may_lose:
                 raise (WorkerTimeout if is_late else PoisonStep)(
-                    f"environment {row} has ended its worker {max(ward.strikes.values())} times in the same step, at last "
-                    f"alone:\n{report}"
+                    f"environment {row} has ended its worker {ward.suspicion.num_deaths} times in the same step or right "
+                    f"after it, at last alone:\n{report}"
                     '\n  With on_fault="truncate" only its episode would end.'
                 )
             assert row is not None
-            ward.strikes.clear()
-            ward.deaths.clear()
+            ward.note_progress()
             self.lose(worker, [row], fault)
             return Verdict(report, [row])
         if not may_die:
@@ -115,13 +115,18 @@ class Judge:
             )
         return Verdict(report, ())
 
-    def _is_struck_out(self, worker: int, row: int | None, ward: Ward) -> bool:
-        """Count that a step has ended its worker; whether this environment has done so too often."""
-        step = self._pending_step(worker, row) if ward.phase is Phase.WELL else None
-        if step is None:
-            return False
-        strikes = ward.strikes[step, row] = ward.strikes.get((step, row), 0) + 1
-        return row is not None and strikes >= STRIKES
+    def _is_guilty(self, worker: int, row: int | None, ward: Ward, life: float) -> bool:
+        """Count what this death says about the worker's environments; whether it is proof against this one."""
+        suspicion = ward.suspicion
+        if ward.phase is Phase.WELL:
+            step = self._pending_step(worker, row)
+            if step is None and self._journal.is_pending(worker):
+                return False  # a reset or a call, which cannot be taken apart
+        elif ward.phase is Phase.REPLAYING:
+            step, row = None, row if suspicion.may_part else None
+        else:
+            return False  # while they are made, nothing is done that they have been asked
+        return suspicion.note_death(self._journal.rows[worker], row, step, life)
 
     def _pending_step(self, worker: int, row: int | None) -> int | None:
         """The command in which this environment, or who knows which, was taking a step."""
@@ -147,5 +152,7 @@ class Judge:
             lost = Lost(self._last_seen.observation(row), fault, int(random.generate_state(1)[0]))
             sequence = pending.get(row, self._journal.last_sequence + 1)
             start = Start(sequence, episode, seed_word - 1 if seed_word else None, lost=lost)
+            before = self._journal.starts.get(row)
+            is_lost_already = before is not None and before.lost is not None and before.sequence == sequence
             self._journal.begin_from({row: start})
-            self._stats.lost_episodes += 1
+            self._stats.lost_episodes += not is_lost_already

@@ -8,6 +8,7 @@ from enum import Enum
 
 from shoal.vector.messages import Death, Op
 from shoal.vector.starts import Fault
+from shoal.vector.suspicion import Suspicion
 
 
 class Phase(Enum):
@@ -57,9 +58,13 @@ class Ward:
     phase: Phase = Phase.WELL
     deaths: list[str] = field(default_factory=list)
     """Without progress in between: what each of them looked like."""
-    strikes: dict[tuple[int, int | None], int] = field(default_factory=dict)
-    """How often it has died in which step of which environment: (command, environment)."""
+    num_late: int = 0
+    """How many of these were for taking too long to make environments."""
+    suspicion: Suspicion = field(default_factory=Suspicion)
+    """Which of its environments ends it."""
     died_at: float = 0.0
+    restored_at: float | None = None
+    """When its environments were last brought back, if they have not got further since."""
     is_leaving: bool = False
     """Whether it was asked to end, to be replaced."""
     late: str = ""
@@ -71,7 +76,9 @@ class Ward:
     under_way: int = 0
     """How many answers are expected from it."""
     deadline: float | None = None
-    """For what it is doing."""
+    """For what it is doing ..."""
+    pauses: float = 0.0
+    """... without pauses that it was told to make."""
     op: Op | None = None
     """What it was last asked, where there are deadlines."""
     episodes: int = 0
@@ -82,6 +89,12 @@ class Ward:
     """The first command that its last replacement for the sake of memory had to repeat."""
     is_known_to_grow: bool = False
     """Whether it was said that it is too large."""
+
+    def note_progress(self) -> None:
+        """It has got further: what its deaths looked like until now does not matter any more."""
+        self.deaths.clear()
+        self.suspicion.clear()
+        self.num_late, self.restored_at = 0, None
 
 
 def fault_info(death: Death, report: str, late: str) -> Fault:

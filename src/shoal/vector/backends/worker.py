@@ -54,7 +54,6 @@ from shoal.vector.messages import (
     Command,
     Op,
     Outcome,
-    Pace,
     Recipe,
     Steps,
     apart,
@@ -292,14 +291,16 @@ class Worker:
             outcome = self.runner.execute(Command(frame.sequence, Op.STEP, payload))
             self._announce_all(payload.rows, frame.sequence, outcome)
             return
-        overlaps = self.runner.slice.overlaps and not (isinstance(payload, Steps) and payload.pace is Pace.IN_TURN)
+        caution = payload.caution if isinstance(payload, Steps) else None
+        overlaps = self.runner.slice.overlaps and caution is None
         for row, command in one_by_one(whole):
             if overlaps:
                 with self._reporting:
                     self._num_under_way += 1
                 self.runner.start_alone(row, command, partial(self._report, row, frame.sequence))
             else:
-                outcome = self.runner.execute(command)
+                with self.runner.watching([row], caution):
+                    outcome = self.runner.execute(command)
                 with self._reporting:
                     self._announce(row, frame.sequence, outcome)
 
