@@ -7,7 +7,7 @@ that die at any moment, messages that are late, and a clock. Everything follows 
 from __future__ import annotations
 
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import compress
@@ -65,11 +65,20 @@ class SimulatedBackend:
     name, in_process, has_sheet = "shm", False, False
     dropped_replies = 0
 
-    def __init__(self, recipes: list[Recipe], seed: int, danger: float, possible: Sequence[str] = ACCIDENTS) -> None:
+    def __init__(
+        self,
+        recipes: list[Recipe],
+        seed: int,
+        danger: float,
+        possible: Sequence[str] = ACCIDENTS,
+        most_in_a_row: int = 10**9,
+    ) -> None:
         self.num_workers = len(recipes)
         self._recipes = recipes
         self._chance = random.Random(seed)
-        self._danger, self._possible = danger, possible
+        self._danger, self._possible, self._most_in_a_row = danger, possible, most_in_a_row
+        self._in_a_row: Counter[int] = Counter()
+        """Accidents of a worker since it last answered."""
         self._now = 0.0
         self._arena: Arena
         self._attached = False
@@ -189,8 +198,9 @@ class SimulatedBackend:
 
     def _work(self, worker: SimulatedWorker) -> list[Event]:
         row, command = worker.queue[0]
-        accident = self._accident()
+        accident = self._accident() if self._in_a_row[worker.number] < self._most_in_a_row else ""
         if accident:
+            self._in_a_row[worker.number] += 1
             self.accidents.append(f"{accident} in {command.op.name} of worker {worker.number}")
             rows: Any = worker.rows if row is None else [row]
             if command.op is Op.RESET:
@@ -221,6 +231,7 @@ class SimulatedBackend:
             worker.is_dead = True
             if accident != "after the reply":
                 return []
+        self._in_a_row[worker.number] = 0
         if row is not None:
             return [Arrival(row, command.sequence, outcome)]
         return [Reply(worker.number, command.sequence, outcome)]

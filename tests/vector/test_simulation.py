@@ -184,7 +184,8 @@ def check_cursed_schedule(seed: int, monkeypatch: pytest.MonkeyPatch) -> int:
     made: list[SimulatedBackend] = []
 
     def simulated(_: str, recipes: Any, *__: Any, **___: Any) -> SimulatedBackend:
-        made.append(SimulatedBackend(recipes, seed, danger=chance.choice([0.0, 0.02])))
+        # Three accidents in one step of the same environment would make it look like the cursed one.
+        made.append(SimulatedBackend(recipes, seed, danger=chance.choice([0.0, 0.02]), most_in_a_row=1))
         return made[-1]
 
     with ParallelEnv(env_fns, backend="serial", autoreset_mode=mode) as plain:

@@ -152,7 +152,5 @@ class Judge:
             lost = Lost(self._last_seen.observation(row), fault, int(random.generate_state(1)[0]))
             sequence = pending.get(row, self._journal.last_sequence + 1)
             start = Start(sequence, episode, seed_word - 1 if seed_word else None, lost=lost)
-            before = self._journal.starts.get(row)
-            is_lost_already = before is not None and before.lost is not None and before.sequence == sequence
             self._journal.begin_from({row: start})
-            self._stats.lost_episodes += not is_lost_already
+            self._stats.lost_episodes += 1
