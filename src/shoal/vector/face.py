@@ -36,7 +36,6 @@ from shoal.vector.errors import (
     Closed,
     ConfigurationError,
     NothingPending,
-    OutOfDescriptors,
     ShoalError,
     WaitTimeout,
 )
@@ -354,7 +353,7 @@ class Face:
 
     def _interrupted_by(self, error: BaseException, asked: Any = None) -> None:
         """Decide what can still be waited for after a wait that raised. ``asked``: what the call was given."""
-        is_stalled = isinstance(error, OutOfDescriptors)
+        is_stalled = isinstance(error, CannotStart)
         self._wait_timed_out = isinstance(error, WaitTimeout) or is_stalled
         # What is not an error of ours was raised by the handler of a signal, such as Ctrl-C.
         is_interrupt = not isinstance(error, ShoalError)

@@ -22,7 +22,7 @@ from shoal.vector.access import Access
 from shoal.vector.backends import Backend, Recipe, make_backend
 from shoal.vector.backends.serial import SerialBackend
 from shoal.vector.engine import Care
-from shoal.vector.errors import OutOfDescriptors, ProtocolError, ShoalError, WaitTimeout, WorkerDied, WorkerError
+from shoal.vector.errors import CannotStart, ProtocolError, ShoalError, WaitTimeout, WorkerDied, WorkerError
 from shoal.vector.failures import raise_failures
 from shoal.vector.forked import HERE
 from shoal.vector.halves import Half
@@ -227,7 +227,7 @@ class Pool:
         except Exception as error:
             if self.access.is_shut:  # by a signal handler in the middle of the wait
                 self.access.refuse()
-            if isinstance(error, WorkerError) and not isinstance(error, OutOfDescriptors):  # then the next poll goes on
+            if isinstance(error, WorkerError) and not isinstance(error, CannotStart):  # then the next poll goes on
                 self._fail(error)
             raise
         if self.access.is_shut:

@@ -13,7 +13,8 @@ pool sees only that this took longer::
               └── dies ──┴──────────────────┴──────────────────────────┘
 
 Before there is an arena, a worker that has made its environments again is well. One that cannot be replaced yet, because no
-file descriptor is free, is *missing*: every poll tries again.
+process can be started, is *missing*: every poll tries again. Its environments never go on in the caller's process, because
+what has ended a worker would end that too.
 
 Who cannot be brought back, and when it is too much, is judged in ``verdicts.py``; what is seen to from time to time, while
 everybody is well, is in ``upkeep.py``.
@@ -29,7 +30,7 @@ from typing import Any
 
 from shoal.vector.backends.base import Addressed, Backend
 from shoal.vector.engine import Care
-from shoal.vector.errors import CannotStart, OutOfDescriptors, ReplayDiverged, WorkerCrashLoop, WorkerTimeout
+from shoal.vector.errors import CannotStart, ReplayDiverged, WorkerCrashLoop, WorkerDied, WorkerTimeout
 from shoal.vector.failures import as_error
 from shoal.vector.halves import Half
 from shoal.vector.interrupts import forbidden
@@ -67,8 +68,8 @@ MAINTENANCE = 32  # commands between two times at which everything is seen to
 ABSENCE_SECONDS = 0.5  # longer than this, a wait did not end in time because nobody was there to end it
 
 GO_ON = (
-    "Nothing is lost. When descriptors are free again, the next call replaces it and goes on. The results of a step() that has "
-    "raised this come from step_wait(), or from the same step() again."
+    "Nothing is lost by waiting: all other environments are intact. Once a process can be started, the next call replaces the "
+    "worker and goes on. The results of a step() that has raised this come from step_wait(), or from the same step() again."
 )
 NOT_MADE = "The environments were not made, and nothing is left of them."
 
@@ -418,18 +419,11 @@ class Supervisor(Watched):
         self._missing.add(worker)  # until there is another, whatever interrupts this
         try:
             self._start_replacement(worker)
-        except OutOfDescriptors:
-            pass  # the next poll tries again
+        except CannotStart:
+            pass  # the next poll tries again, and says so
 
     def _start_replacement(self, worker: int) -> None:
-        try:
-            self._backend.replace(worker)
-        except OutOfDescriptors:
-            raise  # which may be over soon
-        except CannotStart as error:
-            from shoal.vector.backends.mixed import at_home_instead
-
-            self._backend = at_home_instead(worker, self._backend, self._recipes, error)
+        self._backend.replace(worker)
         self._missing.discard(worker)
         self.ask(worker, self._wards[worker], Op.CONSTRUCT)
 
@@ -438,10 +432,12 @@ class Supervisor(Watched):
         for worker in sorted(self._missing):
             try:
                 self._start_replacement(worker)
-            except OutOfDescriptors as error:
-                raise OutOfDescriptors(
-                    f"a worker has died, and cannot be replaced yet: {error}\n  {GO_ON if is_made else NOT_MADE}"
-                ) from error
+            except CannotStart as error:
+                deaths = self._wards[worker].deaths
+                what = deaths[-1] if deaths else f"worker {worker} has ended."
+                if not is_made:
+                    raise WorkerDied(f"{what}\n  It cannot be replaced: {error}\n  {NOT_MADE}") from error
+                raise type(error)(f"{what}\n  It cannot be replaced yet: {error}\n  {GO_ON}") from error
 
     def ask(self, worker: int, ward: Ward, op: Op, payload: Any = None) -> None:
         """Ask a worker something of our own; :meth:`_go_on` gets the answer."""

@@ -43,8 +43,8 @@ class Upkeep:
         self._clock = supervisor.backend.clock
         # None of these refers to this object: it ends, and with it the arena, when the supervisor lets go of it.
         self.shortener = Shortener(journal, list(recipes), supervisor.captured)
-        self.rehearser = Rehearser(self.shortener, lambda: supervisor.backend, supervisor.ask)
-        self.retirement = Retirement(care, wards, journal, lambda: supervisor.backend)
+        self.rehearser = Rehearser(self.shortener, supervisor.backend, supervisor.ask)
+        self.retirement = Retirement(care, wards, journal, supervisor.backend)
         self.is_limited = care.max_worker_memory is not None or care.max_worker_episodes is not None
         """Whether workers may become too large or too old."""
         self.has_forgotten = False

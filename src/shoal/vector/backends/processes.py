@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from typing import ClassVar
@@ -117,9 +117,9 @@ class ProcessBackend(RealTime):
         """Start all workers. They construct in parallel once they are told to."""
         self.crew.start()
 
-    def do_without(self, worker: int) -> None:
-        """Leave the place of this worker empty: somebody else does its work."""
-        self.crew.do_without(worker)
+    def do_without(self, workers: Collection[int]) -> None:
+        """Leave the places of these workers empty, before any is started: their work is done in the caller's process."""
+        self.crew.absent.update(workers)
 
     def attach(self, attachment: Attachment, sequence: int) -> Arena:
         """Allocate the arena and tell every worker."""
