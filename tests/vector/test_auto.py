@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 from typing import Any
 
@@ -357,6 +358,7 @@ def test_other_busy_processes_are_part_of_the_forecast(
     verdict = Verdict(data, forecasts(data, 2))
     assert verdict.choice.backend == backend
     assert ("computing." in verdict.reason) == bool(others)
+    assert ("Beside them the loop should take about" in verdict.reason) == (others > 1)
 
 
 def test_neighbours_on_a_large_machine_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -726,6 +728,65 @@ def test_what_cannot_be_made_elsewhere_stays_with_a_warning() -> None:
         assert envs.plan.backend == "serial"
         assert not envs.closed
     assert not difference(found, same_played({"computing": 2e-3}, 4, len(found) - 1))
+
+
+class SecretiveEnv(CostlyEnv):
+    """Tells something that cannot be pickled: in resets, in every step, or only in steps long after the decision."""
+
+    def __init__(self, tells_in: str, **keywords: Any) -> None:
+        super().__init__(**keywords)
+        self.tells_in, self.num_steps = tells_in, 0
+
+    def reset(self, **keywords: Any) -> Any:
+        observation, info = super().reset(**keywords)
+        return observation, {**info, **self.secret("resets")}
+
+    def step(self, action: Any) -> Any:
+        self.num_steps += 1
+        *result, info = super().step(action)
+        return *result, {**info, **self.secret("steps"), **(self.secret("late steps") if self.num_steps > 50 else {})}
+
+    def secret(self, where: str) -> dict[str, Any]:
+        return {"simulator": {"lock": threading.Lock()}} if where == self.tells_in else {}
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode)[:2])
+@pytest.mark.parametrize("tells_in", ["resets", "steps"])
+@pytest.mark.parametrize("how", ["step", "recv"])
+def test_infos_that_workers_could_not_send_keep_environments_here(tells_in: str, mode: AutoresetMode, how: str) -> None:
+    with shoal.make(SecretiveEnv, 6, tells_in=tells_in, computing=2e-3, autoreset_mode=mode) as envs:
+        envs.reset(seed=3)
+        for _ in range(60):
+            if how == "step":
+                envs.step([1] * 6)
+            else:
+                envs.send([1] * 6)
+                envs.recv(6)
+        assert (envs.plan.backend, envs._trial) == ("serial", None)
+        assert envs.plan.reason.endswith(
+            "But infos cannot be sent by worker processes (['simulator']['lock']: TypeError: cannot pickle "
+            "'_thread.lock' object), so all stay in this process."
+        ), envs.plan.reason
+
+
+def test_infos_that_cannot_be_sent_after_the_move_are_no_breach_of_contract() -> None:
+    with shoal.make(SecretiveEnv, 6, tells_in="late steps", computing=2e-3) as envs:
+        envs.reset(seed=3)
+        with pytest.raises(shoal.EnvContractError) as caught:
+            for _ in range(60):
+                envs.step([1] * 6)
+        assert envs.plan.backend == "shm"
+        text = str(caught.value)
+        assert "contract" not in text
+        assert (
+            "returned what cannot leave its worker process: its info cannot be sent to the caller's process: " in text
+        )
+        assert "['simulator']['lock']: TypeError: cannot pickle '_thread.lock' object" in text
+        assert 'use backend="threads" (or "serial")' in text
+        assert (caught.value.episode, caught.value.step) != (0, 0), "it is said where"
+        envs.set_attr("tells_in", "nothing")
+        envs.reset(seed=3)
+        envs.step([1] * 6)
 
 
 def test_an_interrupted_move_leaves_everything_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,10 @@ from shoal.vector.engine import Engine
 from shoal.vector.face import check_factories
 from shoal.vector.first_ready import Batch
 from shoal.vector.flights import Flights
-from shoal.vector.infos import num_informed
+from shoal.vector.infos import Columns, EnvInfos, num_informed
 from shoal.vector.interrupts import forbidden, postponed
 from shoal.vector.messages import EnvFn
+from shoal.vector.pickling import why_unsendable
 from shoal.vector.plan import could_run_at_once
 from shoal.vector.runner import Runner
 from shoal.vector.step_clock import StepClock
@@ -43,6 +44,8 @@ class Deciding(Branching):
     """What the first steps have led to."""
     _reason: str
     """Why environments are in workers, without what was measured there."""
+    _unsendable = ""
+    """What environments have told here that workers could not send, if there was anything."""
 
     def _start_or_try(self, env_fns: Sequence[EnvFn], engine: Engine) -> None:
         self._asked = engine
@@ -137,7 +140,19 @@ class Deciding(Branching):
             step_costs=choice.step_costs,
         )
 
+    def _note_infos(self, infos: EnvInfos) -> None:
+        """Environments have told this. What may be told here, where nothing is sent, must not be a mistake elsewhere."""
+        if self._trial is None or self._unsendable:
+            return
+        for entry in infos:
+            if not isinstance(entry, Columns) and (why := why_unsendable(entry[1])):
+                self._unsendable = f"infos cannot be sent by worker processes ({why})"
+                return
+
     def _go_to_workers(self, engine: Engine, reason: str) -> None:
+        if self._unsendable:
+            self._stay(f"{reason} But {self._unsendable}, so all stay in this process.")
+            return
         try:
             self._move(engine, reason)
         except Exception as error:

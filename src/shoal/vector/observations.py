@@ -25,6 +25,14 @@ SMALL = 2048
 class ContractViolation(Exception):
     """What an environment returned does not fit; becomes an :class:`EnvContractError` for the caller."""
 
+    said = "broke Gymnasium's contract"
+
+
+class Unsendable(ContractViolation):
+    """What an environment returned fits, but cannot be sent to the caller's process."""
+
+    said = "returned what cannot leave its worker process"
+
 
 class ObservationWriter:
     """Writes one environment's observation: fixed leaves into the arena, loose ones onto :attr:`loose`."""

@@ -543,6 +543,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         )
 
     def _merge_infos(self, infos: EnvInfos, num_envs: int) -> dict[str, Any]:
+        self._note_infos(infos)
         return batch_infos(infos, num_envs)
 
     def _handed_out(self, observation: Any) -> Any:

@@ -34,6 +34,19 @@ def dumps(value: Any) -> bytes:
         return data
 
 
+def why_unsendable(value: Any, path: str = "") -> str:
+    """Why ``value`` cannot be sent to another process, naming the part of it that is to blame; empty if it can be."""
+    try:
+        pickle.loads(dumps(value))
+    except Exception as error:
+        if isinstance(value, dict):
+            for key, part in value.items():
+                if why := why_unsendable(part, f"{path}[{key!r}]"):
+                    return why
+        return f"{path or 'it'}: {type(error).__name__}: {error}"
+    return ""
+
+
 def dump_by_value(value: Any) -> bytes:
     """Pickle for a process that may not be able to import what is used here."""
     return _dumped(PicklerByValue, value)

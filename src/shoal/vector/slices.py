@@ -205,7 +205,7 @@ class LoopSlice(Crowd):
                     progress[0] = row + 1
                     append(env.step(action))
             except BaseException as error:
-                failures.append(self._failure(error, row, "step", action))
+                failures.append(self.failure_of(error, row, "step", action))
                 append(None)
         progress[0] = 0
         return results
@@ -245,7 +245,7 @@ class LoopSlice(Crowd):
 
     def note_failure(self, error: BaseException, row: int, action: Any, failures: list[Failure]) -> None:
         """Somebody who was stepped by others has raised."""
-        failures.append(self._failure(error, row, "step", action))
+        failures.append(self.failure_of(error, row, "step", action))
 
     def _take_together(self, rows: range, results: list[Any], outcome: Outcome) -> list[Finished] | None:
         """Take in many results at once; ``None`` unless all of them are as they should be.
@@ -311,7 +311,7 @@ class LoopSlice(Crowd):
                     info = as_info(info)
                 write(row, observation)
             except BaseException as error:
-                outcome.failures.append(self._failure(error, row, "step"))
+                outcome.failures.append(self.failure_of(error, row, "step"))
                 self.clear_rows([row])
                 continue
             rewards[row] = reward
@@ -376,7 +376,7 @@ class LoopSlice(Crowd):
                 except BaseException as problem:
                     error = problem
             if error is not None:
-                outcome.failures.append(self._failure(error, row, "reset"))
+                outcome.failures.append(self.failure_of(error, row, "reset"))
         return infos
 
     def _take_beginning(self, row: int, result: Any, task: Task | None) -> dict[str, Any]:
@@ -416,7 +416,7 @@ class LoopSlice(Crowd):
                 except BaseException as problem:
                     error = problem
             if error is not None:
-                outcome.failures.append(self._failure(error, row, "call"))
+                outcome.failures.append(self.failure_of(error, row, "call"))
 
     def set_rows(self, rows: Rows, name: str, values: Iterable[Any], outcome: Outcome) -> None:
         """Set an attribute, one value per environment."""
@@ -432,7 +432,7 @@ class LoopSlice(Crowd):
 
         for row, (_, error) in zip(rows, self._call_all(rows, set_one), strict=True):
             if error is not None:
-                outcome.failures.append(self._failure(error, row, "set_attr"))
+                outcome.failures.append(self.failure_of(error, row, "set_attr"))
 
     def begin_at(self, row: int, start: Start) -> None:
         """Let the next reset of an environment be like the one with which its history begins."""
@@ -496,7 +496,8 @@ class LoopSlice(Crowd):
             if error is not None:
                 logger.warning("an environment raised in close()", exc_info=error)
 
-    def _failure(self, error: BaseException, row: int, phase: str, action: Any = None) -> Failure:
+    def failure_of(self, error: BaseException, row: int, phase: str, action: Any = None) -> Failure:
+        """What an environment has raised, and where."""
         self._let_pass(error)
         place = row - self.rows.start
         return Failure.of(

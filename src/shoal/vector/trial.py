@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 SLOW_TO_MAKE = 0.02  # seconds; what takes longer to make is made in workers at once, in parallel
 SLOW_TO_BEGIN = 0.01  # seconds for making and resetting one
 WORTH_MOVING = 0.82  # of the time that a step takes here
+CROWDED = 1.5  # times as long as without other processes
 FEW_STEPS, LITTLE_TIME = 9, 0.01
 SOME_STEPS, LONG_TIME = 5, 0.03
 LONGER_TIME, VERY_LONG_TIME = 0.1, 0.5
@@ -161,13 +162,19 @@ class Verdict:
                 f"{_named(choice)} should take about {duration(choice.seconds)}, {duration(choice.overhead)} of it for "
                 "signalling and copying."
             )
-        return f"{self.first} {second}{self._company()}{self._shared_out()}{self._oversubscribed()}"
+        return f"{self.first}{self._company()} {second}{self._shared_out()}{self._oversubscribed()}"
 
     def _company(self) -> str:
         others = round(self._measured.others)
         if not others:
             return ""
-        return f" {others} other {'process was' if others == 1 else 'processes were'} computing."
+        company = f" {others} other {'process was' if others == 1 else 'processes were'} computing."
+        # The time of a loop is measured without that in which it had no processor.
+        if self.here.seconds - self.here.overhead > CROWDED * self._measured.seconds:
+            company += (
+                f" Beside {'it' if others == 1 else 'them'} the loop should take about {duration(self.here.seconds)}."
+            )
+        return company
 
     def _shared_out(self) -> str:
         costs = self.choice.step_costs

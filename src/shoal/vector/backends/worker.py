@@ -60,8 +60,8 @@ from shoal.vector.messages import (
     is_together,
     one_by_one,
 )
-from shoal.vector.observations import ContractViolation
-from shoal.vector.pickling import dump_spaces, dumps
+from shoal.vector.observations import Unsendable
+from shoal.vector.pickling import dump_spaces, dumps, why_unsendable
 from shoal.vector.registrations import register_here
 from shoal.vector.runner import Runner
 
@@ -412,31 +412,34 @@ class Worker:
             reason = f"is {len(data):,} bytes large, and a message may have {MAX_PICKLED:,}"
         except Exception:
             reason = ""
-        return dumps(_without_unsendable(outcome, phase, reason))
+        return dumps(self._without_unsendable(outcome, phase, reason))
+
+    def _without_unsendable(self, outcome: Outcome, phase: str, reason: str) -> Outcome:
+        """The outcome with whatever cannot be sent turned into failures that name it."""
+        failures = list(outcome.failures)
+
+        def refuse(row: int, what: str, value: Any) -> bool:
+            why = reason or why_unsendable(value)
+            if not why:
+                return False
+            error = Unsendable(
+                f"{what} cannot be sent to the caller's process: {why}\n  What to do: return something else, or use "
+                'backend="threads" (or "serial"): there all environments are in the caller\'s process, and nothing is sent.'
+            )
+            failures.append(self.runner.slice.failure_of(error, row, phase))
+            return True
+
+        told = by_environment(outcome.infos).items()
+        return Outcome(
+            infos=[entry for entry in told if not refuse(entry[0], "its info", entry[1])],
+            loose=[entry for entry in outcome.loose if not refuse(entry[0], "its observation", entry[2])],
+            values=[entry for entry in outcome.values if not refuse(entry[0], "its result", entry[1])],
+            failures=failures,
+        )
 
     def _send_log(self, record: bytes) -> None:
         self._has_logged = True
         self._channel.send(self._post.generation, 0, LOG, record)
-
-
-def _without_unsendable(outcome: Outcome, phase: str, reason: str) -> Outcome:
-    """The outcome with whatever cannot be sent turned into failures that name it."""
-    failures = list(outcome.failures)
-
-    def refuse(row: int, what: str, value: Any) -> bool:
-        why = reason or _why_unsendable(value)
-        if not why:
-            return False
-        error = ContractViolation(f"{what} cannot be sent to the caller's process: {why}")
-        failures.append(Failure.of(error, env_index=row, phase=phase))
-        return True
-
-    return Outcome(
-        infos=[entry for entry in by_environment(outcome.infos).items() if not refuse(entry[0], "its info", entry[1])],
-        loose=[entry for entry in outcome.loose if not refuse(entry[0], "its observation", entry[2])],
-        values=[entry for entry in outcome.values if not refuse(entry[0], "its result", entry[1])],
-        failures=failures,
-    )
 
 
 def _without_spaces(outcome: Outcome, nbytes: int) -> Outcome:
@@ -454,16 +457,3 @@ def _without_spaces(outcome: Outcome, nbytes: int) -> Outcome:
         'Box(low=0, high=255, shape=...), use more workers, or use backend="serial" or "threads".'
     )
     return Outcome([], [], [Failure.of(error, env_index=row, phase="construct")], [])
-
-
-def _why_unsendable(value: Any, path: str = "") -> str:
-    """Why ``value`` cannot be pickled, naming the part of it that is to blame; empty if it can be."""
-    try:
-        dumps(value)
-    except Exception as error:
-        if isinstance(value, dict):
-            for key, part in value.items():
-                if why := _why_unsendable(part, f"{path}[{key!r}]"):
-                    return why
-        return f"{path or 'it'}: {type(error).__name__}: {error}"
-    return ""
