@@ -10,6 +10,7 @@ import signal
 import subprocess
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -176,6 +177,7 @@ def test_workers_that_are_slower_than_a_loop_are_left_again(
             )
             assert isinstance(envs._pool.backend, SerialBackend), "nothing is written down any more"
             assert psutil.Process().children() == []
+            assert "memfd:shoal" not in Path("/proc/self/maps").read_text(), "no memory of theirs is left"
     assert not difference(found, same_played(CLOSE, 8, len(found) - 1, autoreset_mode=mode))
 
 

@@ -98,6 +98,8 @@ class Attachment:
     """Whether runners digest every result, because it is too large, or too loose, for the caller to keep."""
     num_slots: int = 1
     """For how many steps there is room for observations."""
+    lends_observations: bool = False
+    """Whether the caller gets views of the arena, which it may keep when everything is closed."""
     group_size: int = 1
     """So many neighbours are in the same part, where there are several."""
     has_sheet: bool = False

@@ -208,6 +208,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
             self.autoreset_mode,
             self._task_source,
             num_slots=1 if self._poisoned is not None else self._num_slots,
+            lends_observations=not self.copy and self._poisoned is None,
             group_size=self.group_size,
         )
         layout = attachment.layout
@@ -461,7 +462,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Close all environments. What is not done after ``timeout`` seconds, or at once with ``terminate``, is ended."""
         self._close_pool(timeout, terminate)
-        # What refers to the arena keeps its memory, and a descriptor, alive.
+        # What refers to the arena keeps its memory alive, where the caller may have views of it.
         for name in ("_arena", "_actions", "_observations"):
             self.__dict__.pop(name, None)
         self._early = self._on_reply = self._short_way = None

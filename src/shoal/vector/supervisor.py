@@ -240,7 +240,7 @@ class Supervisor(Watched):
 
     def close(self, grace: float) -> list[str]:
         """As of the backend."""
-        # What refers to the arena keeps its memory, and a descriptor, alive.
+        # What refers to the arena keeps its memory alive, where the caller may have views of it.
         for name in ("upkeep", "_one_by_one", "_last_seen", "_judge"):
             self.__dict__.pop(name, None)
         self.journal = self._arena = None

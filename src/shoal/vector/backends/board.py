@@ -67,8 +67,7 @@ class Board:
     def __init__(self, num_workers: int) -> None:
         self._num_workers = num_workers
         self._buffer = SharedBuffer("shoal-board")
-        self._memory = self._buffer.allocate(num_workers * STRIDE * 8)
-        self._words = memoryview(self._memory).cast("q")
+        self._words = memoryview(self._buffer.allocate(num_workers * STRIDE * 8)).cast("B").cast("q")
         self._mail_read = [0] * num_workers
         self._arrivals_seen = 0
 
@@ -138,9 +137,8 @@ class Board:
 
     def close(self) -> None:
         """Give the memory back."""
-        self._buffer.close()
         self._words.release()
-        self._memory.close()
+        self._buffer.close()
 
 
 class Line:

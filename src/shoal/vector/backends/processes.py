@@ -111,6 +111,8 @@ class ProcessBackend(RealTime):
         self._is_listening = False
         """Whether somebody waits at the doorbell, so that workers have to ring it."""
         self._arena: Arena | None = None
+        self._lends = False
+        """Whether the caller has arrays that are views of the arena."""
         self.dropped_replies = 0
 
     def start(self) -> None:
@@ -123,6 +125,7 @@ class ProcessBackend(RealTime):
 
     def attach(self, attachment: Attachment, sequence: int) -> Arena:
         """Allocate the arena and tell every worker."""
+        self._lends = attachment.lends_observations
         if self._shared is not None:
             layout = attachment.layout
             self._arena = Arena(layout, self._shared.allocate(layout.nbytes))
@@ -540,9 +543,8 @@ class ProcessBackend(RealTime):
     def _release(self) -> None:
         self.crew.end()
         if self._shared is not None:
-            self._shared.close()
+            self._shared.close(is_lent=self._lends)
         self._board.close()
-        # A mapping holds a descriptor of its own for as long as anything refers to it.
         self._arena = None
         self._forms.close()
 
