@@ -169,6 +169,13 @@ def situation(**keywords: Any) -> Situation:
             'enough for 2 worker processes: backend="shm"',
             1.8,
         ),
+        (  # beside a busy process: workers should be quicker, and are not
+            situation(
+                shares={Share.ENVIRONMENT: 0.05, Share.SIGNALLING: 0.95}, num_envs=64, env_seconds=5e-6, steps=16_000
+            ),
+            'A step takes 5 µs, a loop over all 323 µs, and workers took 4 ms: backend="serial"',
+            12.4,
+        ),
         (situation(shares={Share.COPYING: 0.5, Share.ENVIRONMENT: 0.5}), "copy=False", 1.33),
         (situation(shares={Share.SIGNALLING: 0.4, Share.ENVIRONMENT: 0.6}), "with twice as many", 1.25),
         (situation(shares={Share.ENVIRONMENT: 1.0}, steps=39_000), "Nothing stands out", 1),
