@@ -70,8 +70,8 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         output: ``"numpy"``, or ``"torch"`` for tensors over the same memory, pinned where there is a GPU.
         step_timeout: seconds that a step of all environments may take. A worker that overruns it is ended. Needs worker
             processes: in-process backends cannot end an environment, and say so.
-        pin_workers: give each worker process a processor of its own, where there are exactly as many of both. Turn it
-            off for environments that use several threads or processes themselves.
+        pin_workers: let each worker process keep to a processor of its own while it looks for its next step, where there
+            are exactly as many of both. Turn it off for environments that start threads or processes in their steps.
         groups: how many groups there are; the members of a group are given the same task. Either this or
             ``group_size`` is enough.
         group_size: how many environments make a group.
