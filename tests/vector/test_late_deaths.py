@@ -92,8 +92,11 @@ def check_that_only_these_lose_episodes(guilty: list[int], delay: float, backend
         assert faults[row] == sum(bool(step[3][row]) and "fault" in step[4] for step in found[1:])
 
 
-def test_what_happens_after_a_worker_closed_its_connection_accuses_no_environment(process_backend: str) -> None:
+def test_what_happens_after_a_worker_closed_its_connection_accuses_no_environment(
+    process_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It goes on for a moment, with environments that have nothing to do with it."""
+    monkeypatch.setattr("shoal.vector.backends.processes.ProcessBackend.progress", lambda *_: 1)
     env_fns: list[Any] = [functools.partial(LingeringEnv, CLOSES), LingeringEnv, LingeringEnv]
     with ParallelEnv(env_fns, backend=process_backend, num_workers=1, start_method="fork") as envs:
         envs.reset(seed=1)
