@@ -22,6 +22,12 @@ SMALL = 2048
 """Observations of so many bytes at most are gathered fastest as bytes; for larger ones the additional copy would cost more."""
 
 
+NOT_SENT = (
+    'What to do: return something else, or use backend="threads" (or "serial"): there all environments are in the caller\'s '
+    "process, and nothing is sent."
+)
+
+
 class ContractViolation(Exception):
     """What an environment returned does not fit; becomes an :class:`EnvContractError` for the caller."""
 

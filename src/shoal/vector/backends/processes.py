@@ -52,6 +52,7 @@ from shoal.vector.messages import (
     Reply,
     Steps,
 )
+from shoal.vector.observations import NOT_SENT, Unsendable
 from shoal.vector.patience import SPIN_SECONDS, look
 from shoal.vector.pickling import dump_by_value, dump_spaces_by_value
 
@@ -394,8 +395,7 @@ class ProcessBackend(RealTime):
         if frame.raw:
             assert self._arena is not None
             unpack(self._arena.shipped, command.rows(member.recipe.rows), frame.raw)
-        label, first_row = command.op.label, member.recipe.rows.start
-        outcome = _unpickled(frame, label, first_row) if frame.pickled else Outcome.empty()
+        outcome = _unpickled(frame, command.op.label, member.recipe.rows) if frame.pickled else Outcome.empty()
         events.append(Reply(worker, frame.sequence, outcome))
 
     def _take_form(self, worker: int, member: Member, frame: Frame) -> None:
@@ -413,7 +413,7 @@ class ProcessBackend(RealTime):
         if frame.raw:
             assert self._arena is not None
             unpack(self._arena.shipped, range(row, row + 1), frame.raw)
-        outcome = _unpickled(frame, "step", row) if frame.pickled else Outcome.empty()
+        outcome = _unpickled(frame, "step", range(row, row + 1)) if frame.pickled else Outcome.empty()
         self._arrive(row, outcome, events)
 
     def _bury(self, worker: int, member: Member, events: list[Event], babble: str = "") -> None:
@@ -563,11 +563,15 @@ class SharedMemoryBackend(ProcessBackend):
     shares_arena: ClassVar[bool] = True
 
 
-def _unpickled(frame: Frame, phase: str, env_index: int) -> Outcome:
+def _unpickled(frame: Frame, phase: str, rows: range) -> Outcome:
     try:
         outcome: Outcome = pickle.loads(frame.pickled)
     except Exception as error:
-        # The worker could pickle it, but this process cannot read it: a class that only the worker can import.
-        failure = Failure.of(error, env_index=env_index, phase=phase)
-        return Outcome([], [], [failure], [])
+        # The worker could pickle it, but this process cannot read it: an exception that is made with other arguments than it
+        # keeps, or a class that only the worker can import.
+        who = "it" if len(rows) == 1 else f"it, or another of environments {rows.start} to {rows.stop - 1},"
+        unreadable = Unsendable(
+            f"{who} has told something that can be pickled and not be read again: {type(error).__name__}: {error}\n  {NOT_SENT}"
+        )
+        return Outcome([], [], [Failure.of(unreadable, env_index=rows.start, phase=phase)], [])
     return outcome

@@ -60,7 +60,7 @@ from shoal.vector.messages import (
     is_together,
     one_by_one,
 )
-from shoal.vector.observations import Unsendable
+from shoal.vector.observations import NOT_SENT, Unsendable
 from shoal.vector.pickling import dump_spaces, dumps, why_unsendable
 from shoal.vector.registrations import register_here
 from shoal.vector.runner import Runner
@@ -422,10 +422,7 @@ class Worker:
             why = reason or why_unsendable(value)
             if not why:
                 return False
-            error = Unsendable(
-                f"{what} cannot be sent to the caller's process: {why}\n  What to do: return something else, or use "
-                'backend="threads" (or "serial"): there all environments are in the caller\'s process, and nothing is sent.'
-            )
+            error = Unsendable(f"{what} cannot be sent to the caller's process: {why}\n  {NOT_SENT}")
             failures.append(self.runner.slice.failure_of(error, row, phase))
             return True
 
