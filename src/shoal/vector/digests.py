@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from shoal.vector.layout import Array, Rows, as_slice
-from shoal.vector.observations import LooseValues
+from shoal.vector.loose import LooseValues, singly
 
 WORDS = (np.uint64, np.uint32, np.uint16, np.uint8)
 MANY_WORDS = 512
@@ -79,7 +79,7 @@ def _einsum(words: Array, weights: Array) -> Array:
 
 def add_loose(digests: Array, loose: LooseValues) -> None:
     """Let the digests depend on values without a fixed size too."""
-    for row, number, value in loose:
+    for row, number, value in singly(loose):
         checksum = (_checksum(value) + 1) * (2 * number + 1)
         digests[row] ^= np.uint64(checksum % 2**64)
 

@@ -25,9 +25,10 @@ from shoal.vector.engine import Engine
 from shoal.vector.errors import InvalidAction, InvalidActionType, ResetNeeded
 from shoal.vector.first_ready import Batch
 from shoal.vector.infos import by_environment
-from shoal.vector.layout import Layout
+from shoal.vector.layout import Layout, as_slice
+from shoal.vector.loose import LooseColumn, LooseValues
 from shoal.vector.messages import Attachment, EnvFn, Op, Outcome
-from shoal.vector.observations import LooseValues, ObservationReader, shortened
+from shoal.vector.observations import ObservationReader, shortened
 from shoal.vector.tasks import Options, Seeds, TaskFunction, rows_of
 from shoal.vector.turns import Turn, TurnFactory
 
@@ -192,22 +193,22 @@ class EnvList(Branching):
             self._give_up([failure.env_index for failure in outcome.failures])
             self._raise_failures(outcome)
         infos = by_environment(outcome.infos)
-        arena = self._arena
+        arena, where = self._arena, as_slice(rows) or rows
         if self.autoreset_mode is AutoresetMode.DISABLED:
             self._is_ready[rows] = ~(arena.terminated[rows] | arena.truncated[rows])
         return Results(
             list(self._observations.read_some(rows)),
-            arena.reward[rows].tolist(),
-            arena.terminated[rows].tolist(),
-            arena.truncated[rows].tolist(),
+            arena.reward[where].tolist(),
+            arena.terminated[where].tolist(),
+            arena.truncated[where].tolist(),
             [infos.get(row, {}) for row in rows],
         )
 
     # -- what sending and receiving need -------------------------------------------------------------------------
 
     def _check_ready(self, rows: Sequence[int]) -> None:
-        unready = [row for row in rows if not self._is_ready[row]]
-        if unready:
+        if not self._is_ready[rows].all():
+            unready = [row for row in rows if not self._is_ready[row]]
             raise ResetNeeded(
                 f"environments {unready} must be reset before they are stepped: they have never been, their episode has "
                 "ended, or they have failed. Call reset(env_ids=…)"
@@ -244,7 +245,7 @@ class EnvList(Branching):
             raise InvalidAction(
                 f"{len(values)} actions were given for {len(rows)} environments. Nothing was sent to the environments."
             )
-        return [(row, 0, value) for row, value in zip(rows, values, strict=True)], ()
+        return [LooseColumn(rows, 0, values)], ()
 
     def _batch(self, outcomes: dict[int, Outcome]) -> Batch:
         together = Outcome.empty()

@@ -23,8 +23,8 @@ from shoal.vector.arguments import seconds_to_wait
 from shoal.vector.errors import AlreadyPending, WaitTimeout
 from shoal.vector.flights import Recording, Wanted
 from shoal.vector.layout import Array
+from shoal.vector.loose import LooseValues, shared_out
 from shoal.vector.messages import Op, Outcome, Pace, Steps
-from shoal.vector.observations import LooseValues
 from shoal.vector.tasked import Tasked
 from shoal.vector.tasks import Options, Seeds, rows_of
 
@@ -76,12 +76,9 @@ class FirstReady(Tasked):
         self, rows: list[int], loose: LooseValues, wide: tuple[int, ...], pace: Pace = Pace.ALONE
     ) -> dict[int, Steps]:
         """For each worker the steps of its environments."""
-        by_worker: dict[int, LooseValues] = {}
-        for entry in loose:
-            by_worker.setdefault(self._pool.worker_of[entry[0]], []).append(entry)
-        return {
-            worker: Steps(its, by_worker.get(worker, []), wide, pace) for worker, its in self._by_worker(rows).items()
-        }
+        shares = self._pool.shares(rows)
+        own = shared_out(loose, shares, self._pool.worker_of)
+        return {worker: Steps(its, own[worker], wide, pace) for worker, its in shares.items()}
 
     def send_reset(
         self, env_ids: Any = None, *, seed: Seeds = None, options: Options = None, group_ids: Any = None

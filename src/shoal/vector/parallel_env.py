@@ -35,6 +35,7 @@ from shoal.vector.halves import halves_of
 from shoal.vector.infos import EnvInfos, batch_infos, num_informed
 from shoal.vector.layout import Array, FixedLeaf
 from shoal.vector.leases import PoisonedLeases, num_slots_for
+from shoal.vector.loose import shared_out
 from shoal.vector.messages import NOTHING, STEP, Attachment, EnvFn, Op, Outcome, Pace, Steps
 from shoal.vector.observations import EarlyCopy, ObservationReader
 from shoal.vector.parts import Part, split
@@ -383,10 +384,9 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
             self._on_reply = self._early.copy_rows
         if not loose and not wide:
             return None
-        return {
-            worker: Steps(rows, [entry for entry in loose if entry[0] in rows], wide)
-            for worker, rows in enumerate(self._pool.rows)
-        }
+        shares = dict(enumerate(self._pool.rows))
+        own = shared_out(loose, shares, self._pool.worker_of)
+        return {worker: Steps(rows, own[worker], wide) for worker, rows in shares.items()}
 
     def _step_results(self, outcome: Outcome) -> Step:
         arena = self._arena

@@ -34,14 +34,7 @@ list of failures."""
 def plain_steps_of(its: LoopSlice | BatchSlice, rows: Rows, arena: Arena, layout: Layout) -> PlainSteps | None:
     """What steps these environments, where their results are of the kind that can be plain."""
     leaf, index = layout.observation, as_slice(rows)
-    if (
-        isinstance(its, BatchSlice)
-        or (its.overlaps and its.only_lanes is None)
-        or index is None
-        or arena.num_slots > 1
-        or layout.has_loose_observations
-        or not arena.observations
-    ):
+    if isinstance(its, BatchSlice) or (its.overlaps and its.only_lanes is None) or index is None or arena.num_slots > 1:
         return None
     if isinstance(leaf, FixedLeaf) and leaf.shape:
         return (_overlapping_steps if its.overlaps else _plain_steps)(its, rows, index, arena, leaf)
@@ -49,12 +42,12 @@ def plain_steps_of(its: LoopSlice | BatchSlice, rows: Rows, arena: Arena, layout
 
 
 def _plain_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: FixedLeaf | None) -> PlainSteps:
-    """For observations that are one array (``leaf``), or numbers and dictionaries, which are looked at when all are there."""
+    """For observations that are one array (``leaf``), or anything else, which is looked at when all are there."""
     dtype, shape = (None, None) if leaf is None else (leaf.dtype, leaf.shape)
     first = its.rows.start
     places = None if rows is its.rows else [row - first for row in rows]
     chosen = slice(index.start - first, index.stop - first, index.step)
-    all_observations = arena.observations[0][index]
+    all_observations = arena.observations[0][index] if leaf is not None else arena.reward  # which is looked at nowhere
     # Small observations are put together as bytes, which is quicker than one after the other.
     is_small, all_shape = all_observations[0].nbytes <= SMALL, all_observations.shape
     are_neighbours = all_observations.flags.c_contiguous

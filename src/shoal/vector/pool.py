@@ -27,7 +27,7 @@ from shoal.vector.failures import raise_failures
 from shoal.vector.forked import HERE
 from shoal.vector.halves import Half
 from shoal.vector.interrupts import NotPostponed, postponed
-from shoal.vector.layout import Arena
+from shoal.vector.layout import Arena, Rows
 from shoal.vector.messages import (
     STEP,
     STEP_EACH,
@@ -85,6 +85,7 @@ class Pool:
         shares = partition(self.num_envs, plan.num_workers, plan.local_envs, plan.step_costs)
         self.rows = [share.rows for share in shares]
         self._workers = range(len(shares))
+        self._everybody = list(range(self.num_envs))
         self.worker_of = [worker for worker, rows in enumerate(self.rows) for _ in rows]
         entropy = secrets.randbits(62) if care.is_journaled else None
         recipes = [
@@ -304,6 +305,15 @@ class Pool:
                 merged.failures.extend(outcome.failures)
                 merged.values.extend(outcome.values)
         return merged
+
+    def shares(self, rows: list[int]) -> dict[int, Rows]:
+        """These environments by who runs them, in the given order; all of them as the ranges that they are."""
+        if rows == self._everybody:
+            return dict(enumerate(self.rows))
+        by_worker: dict[int, Rows] = {}
+        for row in rows:
+            by_worker.setdefault(self.worker_of[row], []).append(row)  # type: ignore[union-attr]
+        return by_worker
 
     @property
     def is_idle(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from shoal.vector.backends.base import Addressed
 from shoal.vector.halves import Half
 from shoal.vector.layout import Array, Rows
+from shoal.vector.loose import of_some
 from shoal.vector.messages import Assignment, Call, Command, Op, Steps
 
 TOUCHES = frozenset((Op.CALL, Op.SET_ATTR))
@@ -99,16 +100,18 @@ def part_of(command: Command, rows: Rows) -> Command:
     """The same command for fewer environments."""
     sequence, op, payload = command
     if op in RESETS:
-        payload = [reset for reset in payload if reset.env_index in rows]
+        chosen = set(rows)
+        payload = [reset for reset in payload if reset.env_index in chosen]
     elif isinstance(payload, Assignment):
-        values = [value for row, value in zip(payload.rows, payload.values, strict=True) if row in rows]
+        chosen = set(rows)
+        values = [value for row, value in zip(payload.rows, payload.values, strict=True) if row in chosen]
         payload = Assignment(rows, payload.name, values)
     elif isinstance(payload, Call):
         payload = payload._replace(rows=rows)
     elif payload is None:
         payload = Steps(rows, [], ())
     else:
-        payload = Steps(rows, [entry for entry in payload.loose if entry[0] in rows], payload.wide)
+        payload = Steps(rows, of_some(payload.loose, rows), payload.wide)
     return Command(sequence, op, payload)
 
 

@@ -46,14 +46,19 @@ def short_way_of(pool: Pool, layout: Layout, actions: ActionWriter, *, hands_out
     (runner,) = backend.runners
     plain = plain_steps_of(runner.slice, runner.rows, pool.arena, layout)
     hands_out = hands_out and isinstance(layout.observation, FixedLeaf)
-    return None if plain is None else _short_way(runner, pool.arena, actions, plain, hands_out=hands_out)
+    if plain is None:
+        return None
+    is_loose = layout.has_loose_observations
+    return _short_way(runner, pool.arena, actions, plain, hands_out=hands_out, is_loose=is_loose)
 
 
-def _short_way(runner: Runner, arena: Arena, actions: ActionWriter, plain: PlainSteps, *, hands_out: bool) -> ShortWay:
+def _short_way(
+    runner: Runner, arena: Arena, actions: ActionWriter, plain: PlainSteps, *, hands_out: bool, is_loose: bool
+) -> ShortWay:
     its, known = runner.slice, actions.known_numbers()
     number_of = None if known is None else known.__getitem__
     given_dtype, given_shape, is_plain = arena.actions[0].dtype, arena.actions[0].shape, actions.is_plain
-    observations = arena.observations[0]
+    observations = arena.observations[0] if arena.observations else arena.reward  # of which there may be none
     shape, dtype = observations.shape, observations.dtype
     is_large = hands_out and observations.nbytes >= LARGE and observations[0].nbytes > SMALL
     copy_observations, copy_rewards = observations.copy, arena.reward.copy
@@ -86,14 +91,9 @@ def _short_way(runner: Runner, arena: Arena, actions: ActionWriter, plain: Plain
         target = empty(shape, dtype) if is_large and not tells else None
         results = plain(given, failures, target, told)
         tells = bool(told)
-        if results is not None or tells:
-            outcome = Outcome([], [], failures, [])
+        if results is not None or tells or is_loose:
             its.write_unwritten()
-            if results is not None:
-                runner.take_steps(runner.rows, results, outcome)
-            else:
-                its.take_infos(runner.rows, told, outcome)
-            return outcome
+            return runner.taken_in(runner.rows, results, failures, told)
         if not hands_out:
             return NOTHING
         if target is None:

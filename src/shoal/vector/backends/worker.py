@@ -46,6 +46,7 @@ from shoal.vector.halves import ALL
 from shoal.vector.info_forms import Form, columns_of, drawn_up, room_of
 from shoal.vector.infos import Columns, by_environment
 from shoal.vector.layout import Arena, Rows, pack, private_arena, unpack
+from shoal.vector.loose import singly
 from shoal.vector.messages import (
     EACH,
     NOTHING,
@@ -433,7 +434,7 @@ def _without_unsendable(outcome: Outcome, phase: str, reason: str) -> Outcome:
 
     return Outcome(
         infos=[entry for entry in by_environment(outcome.infos).items() if not refuse(entry[0], "its info", entry[1])],
-        loose=[entry for entry in outcome.loose if not refuse(entry[0], "its observation", entry[2])],
+        loose=[entry for entry in singly(outcome.loose) if not refuse(entry[0], "its observation", entry[2])],
         values=[entry for entry in outcome.values if not refuse(entry[0], "its result", entry[1])],
         failures=failures,
     )
