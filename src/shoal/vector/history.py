@@ -151,7 +151,9 @@ class History:
     def finish_half(self, one: Round, results: Sequence[Array]) -> None:
         """Write down what has come of it."""
         under_way = self._halves_under_way
-        if not under_way or under_way[0] is not one:  # what was asked for before has not been finished like this
+        if (
+            not under_way or under_way[0] is not one or one.failed
+        ):  # what was asked for before has not been finished like this
             one.answered, one.results = EVERYBODY, joined(results)
             self._keep_halves()
             return

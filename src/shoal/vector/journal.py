@@ -131,9 +131,12 @@ class Journal:
         )  # fmt: skip
         self.rounds.begin_half(one)
 
-    def finish_half(self, half: Half) -> bool:
-        """All of a half are back, with nothing to tell; returns whether nobody has anything to answer any more."""
-        self.rounds.finish_half(self._open.pop(half.sequence), self._result_blocks())
+    def finish_half(self, half: Half, failures: Sequence[Failure] = ()) -> bool:
+        """All of a half are back; returns whether nobody has anything to answer any more."""
+        one = self._open.pop(half.sequence)
+        if failures:
+            one.failed |= {failure.env_index for failure in failures}
+        self.rounds.finish_half(one, self._result_blocks())
         return not self._open
 
     def _given(self, command: Command) -> list[Array]:
@@ -164,10 +167,13 @@ class Journal:
             self.finish_step()
         return True
 
-    def finish_step(self) -> None:
+    def finish_step(self, failures: Sequence[Failure] = ()) -> None:
         """Everybody has answered the ordinary step."""
-        assert self.rounds.under_way is not None
-        del self._open[self.rounds.under_way.sequence]
+        one = self.rounds.under_way
+        assert one is not None
+        if failures:
+            one.failed |= {failure.env_index for failure in failures}
+        del self._open[one.sequence]
         self.rounds.finish_step(self._result_blocks())
 
     def answer(self, worker: int, sequence: int, failures: Sequence[Failure]) -> bool:

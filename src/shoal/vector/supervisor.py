@@ -196,7 +196,9 @@ class Supervisor(Watched):
             return None
         outcome = self._backend.finish_step(sequence)
         if outcome is not None and self.journal is not None:
-            self.journal.finish_step()
+            self.journal.finish_step(outcome.failures)
+            if outcome.loose:
+                self._last_seen.note(outcome)
             self._note_rest()
         return outcome
 
@@ -224,8 +226,11 @@ class Supervisor(Watched):
         if not half.is_together or not self._is_simple or self._kept:
             return None
         outcome = self._backend.finish_half(half)
-        if outcome is not None and self.journal is not None and self.journal.finish_half(half):
-            self._note_rest()
+        if outcome is not None and self.journal is not None:
+            if outcome.loose:
+                self._last_seen.note(outcome)
+            if self.journal.finish_half(half, outcome.failures):
+                self._note_rest()
         return outcome
 
     def replace(self, worker: int) -> None:

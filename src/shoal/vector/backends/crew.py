@@ -200,6 +200,7 @@ class Crew:
             words_fd=words_fd,
             arena_fd=self._arena.fd if self._arena is not None else -1,
             uses_board=self._uses_board,
+            num_mailboxes=self._board.num_mailboxes,
             processor=self._processor_of(worker),
         )
 

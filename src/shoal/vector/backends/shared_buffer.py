@@ -36,8 +36,8 @@ class SharedBuffer:
         else:
             self.fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
 
-    def allocate(self, nbytes: int) -> mmap.mmap:
-        """Give it its size, once."""
+    def allocate(self, nbytes: int, reserved: int = 0) -> mmap.mmap:
+        """Give it its size, once; behind that, address space may be reserved, of which memory is taken when it is needed."""
         room = _room()
         if room is not None and nbytes > room:  # or the kernel would end a process to make room
             raise ConfigurationError(_too_large(nbytes, room))
@@ -50,10 +50,12 @@ class SharedBuffer:
             if error.errno not in (errno.ENOSPC, errno.ENOMEM, errno.EFBIG):
                 raise
             raise ConfigurationError(_too_large(nbytes, _room())) from None
+        if reserved:
+            os.ftruncate(self.fd, nbytes + reserved)
         if not is_portable():
             seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
             fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
-        return mmap.mmap(self.fd, nbytes)
+        return mmap.mmap(self.fd, nbytes + reserved)
 
     def close(self) -> None:
         """Give up the descriptor. The memory goes when nothing refers to it any more."""

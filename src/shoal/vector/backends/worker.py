@@ -37,12 +37,13 @@ from shoal.vector.backends.inherited import loads
 from shoal.vector.backends.last_words import leave_in
 from shoal.vector.backends.lifeline import end_together, hold_on, is_broken
 from shoal.vector.backends.limits import volunteer_for_oom, wake_promptly
+from shoal.vector.backends.mailboxes import encoded
 from shoal.vector.backends.remote_log import LogSettings, forward_logs, log_here
 from shoal.vector.backends.shared_buffer import map_shared
 from shoal.vector.errors import ConfigurationError
 from shoal.vector.failures import Failure
 from shoal.vector.forked import end_if_forked
-from shoal.vector.halves import ALL
+from shoal.vector.halves import ALL, NUM_HALVES
 from shoal.vector.info_forms import Form, columns_of, drawn_up, room_of
 from shoal.vector.infos import Columns, by_environment
 from shoal.vector.layout import Arena, Rows, pack, private_arena, unpack
@@ -96,6 +97,8 @@ class Post:
     """-1 where the arena is not shared."""
     uses_board: bool
     """Whether ordinary steps are ordered on the board."""
+    num_mailboxes: int
+    """How many lie behind the board."""
     processor: int
     """The one to run on while nobody else wants it, or -1 for any."""
 
@@ -125,7 +128,7 @@ def serve(post: Post) -> NoReturn:
     exit_code, home = 1, os.getpid()
     try:
         _settle_in(post)
-        desk = Desk(post.board_fd, post.worker, post.processor)
+        desk = Desk(post.board_fd, post.worker, post.processor, post.num_mailboxes)
         channel = WorkerChannel(socket.socket(fileno=post.channel_fd), desk, uses_board=post.uses_board)
         HERE = Worker(post, channel, desk)
         HERE.run()
@@ -248,7 +251,8 @@ class Worker:
         """Sit down where another worker has been. The caller has cleared its desk."""
         fields: dict[str, Any] = pickle.loads(frame.pickled)
         self._post = replace(self._post, **fields)
-        self._desk = Desk(self._post.board_fd, self._post.worker, self._post.processor)
+        post = self._post
+        self._desk = Desk(post.board_fd, post.worker, post.processor, post.num_mailboxes)
         self._channel.move_to(self._desk)
 
     def _carry_out_order(self, sequence: int, half: int) -> None:
@@ -259,7 +263,8 @@ class Worker:
             return
         share = self.runner.share(half)
         is_plain = outcome is NOTHING or not any(outcome)
-        if self._has_logged or not (is_plain or self._fills_in(half, sequence, share.rows, outcome)):
+        is_told = is_plain or (not self._has_logged and self._tells(half, sequence, share.rows, outcome))
+        if self._has_logged or not is_told:
             self._announce_all(share.rows, sequence, outcome)
             return
         with self._reporting:
@@ -330,6 +335,10 @@ class Worker:
             if self._desk.arrived():
                 self._channel.send(self._post.generation, sequence, RING)
             return
+        if self._post.uses_board and not self._has_logged and self._leaves(row, sequence, outcome):
+            if self._desk.arrived():
+                self._channel.send(self._post.generation, sequence, RING)
+            return
         self._has_logged = False
         self._desk.arrived()  # the message itself will wake
         pickled = b"" if is_plain else self._pickled(outcome, "step")
@@ -366,7 +375,7 @@ class Worker:
         if (
             self._post.uses_board
             and not self._has_logged
-            and (is_plain or (kind == STEP and self._fills_in(ALL, sequence, self.runner.rows, outcome)))
+            and (is_plain or (kind == STEP and self._tells(ALL, sequence, self.runner.rows, outcome)))
         ):
             if self._desk.done(sequence):
                 self._channel.send(self._post.generation, sequence, RING)
@@ -378,6 +387,25 @@ class Worker:
             # Not those of the others: a worker that has taken another's place does not know them.
             raw = pack(self._arena.shipped, self._concerned)
         self._channel.send(self._post.generation, sequence, REPLY, pickled, raw)
+
+    def _tells(self, half: int, sequence: int, rows: Rows, outcome: Outcome) -> bool:
+        """Whether what environments tell about a step is where the caller finds it without a message."""
+        drawn_up = self._forms_drawn_up
+        if self._fills_in(half, sequence, rows, outcome):
+            return True
+        # A new form is announced in a message, which has to be read before the form is: so this goes as a message, too.
+        return self._forms_drawn_up == drawn_up and self._leaves(half - NUM_HALVES, sequence, outcome)
+
+    def _leaves(self, about: int, sequence: int, outcome: Outcome) -> bool:
+        """Whether that is in a letter now, about one environment or, as a negative number, about all or one half."""
+        if outcome.failures or outcome.values:
+            return False
+        try:
+            letter = encoded(outcome)
+        except Exception:
+            return False  # who sends it as a message finds out whose value it is
+        with self._reporting:
+            return len(letter) <= MAX_PICKLED and self._desk.leave(sequence, about, letter)
 
     def _fills_in(self, half: int, sequence: int, rows: Rows, outcome: Outcome) -> bool:
         """Whether what environments tell about a step is written down where the caller finds it."""
