@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import ClassVar
 
-import cloudpickle
 import numpy as np
 
 from shoal.vector.backends.base import Addressed, RealTime, StartMethod
@@ -52,7 +51,7 @@ from shoal.vector.messages import (
     Steps,
 )
 from shoal.vector.patience import SPIN_SECONDS, look
-from shoal.vector.pickling import dump_by_value, dump_spaces_by_value
+from shoal.vector.pickling import dump_by_value, dump_known, dump_spaces_by_value
 
 NOT_UNDER_WAY = -1
 
@@ -169,13 +168,10 @@ class ProcessBackend(RealTime):
         if command.payload is None:
             return b""
         try:
-            if isinstance(command.payload, Steps) and not command.payload.loose:
-                return pickle.dumps(command.payload, protocol=5)  # nothing but numbers, for which this is quicker
             if isinstance(command.payload, Attachment):
                 return dump_spaces_by_value(command.payload)
             if isinstance(command.payload, Steps):
-                data: bytes = cloudpickle.dumps(command.payload, protocol=5)
-                return data
+                return dump_known(command.payload)
             return dump_by_value(command.payload)
         except Exception as error:
             raise ConfigurationError(
