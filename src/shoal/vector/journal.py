@@ -27,6 +27,7 @@ from gymnasium.vector import AutoresetMode
 from shoal.vector.backends.base import Addressed
 from shoal.vector.digests import Digester
 from shoal.vector.failures import Failure
+from shoal.vector.footprint import footprint
 from shoal.vector.halves import Half
 from shoal.vector.history import History, joined
 from shoal.vector.layout import Arena, Array, Rows, as_index, private_arena
@@ -48,6 +49,8 @@ from shoal.vector.starts import Past, Start
 JOURNALED = frozenset((Op.RESET, Op.STEP, Op.CALL, Op.SET_ATTR, *EACH))
 ALONE_SECONDS = 6e-5
 """What it costs to repeat a step of one environment by itself, beside the step."""
+ROUND_NBYTES, COMMAND_NBYTES, ALONE_NBYTES = 500, 250, 100
+"""What a round takes beside what it holds, what each command adds, and each environment that answers for itself."""
 SMALL = 256
 """Results of at most so many bytes for each environment are kept as they are, which is quicker than to digest them ..."""
 MUCH = 2**16
@@ -95,25 +98,30 @@ class Journal:
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def write(self, commands: Sequence[Addressed]) -> None:
-        """Write down a command to some workers that has just been sent."""
+    def write(self, commands: Sequence[Addressed]) -> int:
+        """Write down a command to some workers that has just been sent; returns about how many bytes that takes."""
         _, (sequence, op, payload) = commands[0]
         if op not in JOURNALED:
-            return
+            return 0
         self.last_sequence = sequence
         if payload is None:
             self.write_step(sequence, len(commands))
-            return
+            return self.rounds.step_nbytes
         one = self._open[sequence] = Round(sequence, op, commands, self.seconds, len(commands))
-        one.nbytes = self._row_nbytes * num_rows(commands)
+        count = num_rows(commands)
+        # Texts and whatever else has no fixed size are in the commands themselves.
+        one.nbytes = ROUND_NBYTES + COMMAND_NBYTES * len(commands) + self._row_nbytes * count
+        one.nbytes += footprint([command.payload for _, command in commands])
         if op in STEPS:
             one.own_actions = {worker: self._given(command) for worker, command in commands}
         if op in EACH:
-            one.num_alone = num_rows(commands)
+            one.num_alone = count
+            one.nbytes += ALONE_NBYTES * count
         if op is not Op.CALL or not payload.is_read:
             self.rounds.append(one)
             if op in TOUCHES:
                 self._note_touch(commands)
+        return one.nbytes
 
     def write_step(self, sequence: int, num_workers: int) -> None:
         """Write down the ordinary step of all environments, which has just been ordered."""
@@ -438,6 +446,11 @@ class Journal:
             nbytes += one.nbytes or self.rounds.step_nbytes  # which is not said of those that are packed
             since = one.before
         return nbytes / max(self.seconds - since, 1e-9)
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it takes: what was asked and answered, and captured states."""
+        return self.rounds.nbytes + sum(len(base) for _, base in self.bases.values())
 
     def replay_seconds(self, worker: int) -> float:
         """About how long a replay of this worker would take."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from shoal.vector.footprint import footprint
 from shoal.vector.journal import Journal
 from shoal.vector.layout import arranged, loose_leaves
 from shoal.vector.loose import put_in
@@ -21,6 +22,11 @@ class LastSeen:
     def note(self, outcome: Outcome) -> None:
         """Remember values without a fixed size."""
         put_in(self._loose, outcome.loose)
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory they take."""
+        return footprint(self._loose)
 
     def observation(self, row: int) -> Any:
         """An environment's last observation."""

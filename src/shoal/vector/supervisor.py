@@ -64,6 +64,7 @@ logger = logging.getLogger(__name__)
 OWN = 2**62  # sequence numbers from here on are the supervisor's own
 PAUSES = (0.0, 0.0, 0.05, 0.05, 0.1, 0.1, 0.2, 0.2)  # seconds before the first, second, ... replacement in a row
 MAINTENANCE = 32  # commands between two times at which everything is seen to
+MUCH = 2**17  # bytes of journal that count as one more command
 ABSENCE_SECONDS = 0.5  # longer than this, a wait did not end in time because nobody was there to end it
 
 GO_ON = (
@@ -145,7 +146,7 @@ class Supervisor(Watched):
         # Written down while the workers are at it already: neither commands nor actions change before the next ones.
         if journal is not None:
             if self._arena is not None:
-                journal.write(commands)
+                self._commands_until_maintenance -= journal.write(commands) // MUCH
             else:
                 self._owed.update((worker, command.sequence) for worker, command in commands)
         if self._watches:
@@ -586,6 +587,11 @@ class Supervisor(Watched):
             if self.upkeep.rehearser.is_busy:
                 self.let_happen(0.0)  # whoever steps at once hears nothing of others
             self.upkeep.see_to_everything()
+
+    @property
+    def nbytes_seen(self) -> int:
+        """About how much memory the last observations take that are not in the journal."""
+        return self._last_seen.nbytes
 
     def count_time(self) -> None:
         """Count the time until now in which workers have been at work: perhaps somebody always is."""

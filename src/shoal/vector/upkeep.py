@@ -55,7 +55,8 @@ class Upkeep:
 
     def attach(self, attachment: Attachment, arena: Arena) -> None:
         """Say where actions and results are."""
-        self.shortener.arena = self.retirement.arena = arena
+        self.shortener.attach(attachment, arena)
+        self.retirement.arena = arena
         self.rehearser.attachment = attachment
 
     def see_to_everything(self) -> None:
@@ -73,7 +74,7 @@ class Upkeep:
             self._retire_where_due()
         if self._care.is_replayable:
             self._shorten_where_due()
-        if journal.rounds.nbytes > LARGEST:
+        if journal.nbytes + supervisor.nbytes_seen > LARGEST:
             self._forget()
 
     def why_not_restorable(self) -> str:
@@ -124,7 +125,7 @@ class Upkeep:
             "the history of the environments has become too long to be kept (%s MB): they cannot be restored any more "
             "if a worker dies. Their resets could not be repeated alone, and their state could not be captured; "
             "shoal.testing.check_restorable says why.",
-            self._journal.rounds.nbytes // 2**20,
+            self._journal.nbytes // 2**20,
         )
         self.has_forgotten = True
         self._journal.keep_last()

@@ -438,33 +438,51 @@ class Worker:
                 return data
             if has_spaces:
                 return dumps(_without_spaces(outcome, len(data)))
-            reason = f"is {len(data):,} bytes large, and a message may have {MAX_PICKLED:,}"
+            too_large = len(data) - MAX_PICKLED
         except Exception:
-            reason = ""
-        return dumps(_without_unsendable(outcome, phase, reason))
+            too_large = 0
+        return dumps(_without_unsendable(outcome, phase, too_large))
 
     def _send_log(self, record: bytes) -> None:
         self._has_logged = True
         self._channel.send(self._post.generation, 0, LOG, record)
 
 
-def _without_unsendable(outcome: Outcome, phase: str, reason: str) -> Outcome:
-    """The outcome with whatever cannot be sent turned into failures that name it."""
+def _without_unsendable(outcome: Outcome, phase: str, too_large: int) -> Outcome:
+    """The outcome with whatever cannot be sent turned into failures that name it.
+
+    If it is too large, by so many bytes, these are the largest values, so many that the rest can be sent.
+    """
     failures = list(outcome.failures)
-
-    def refuse(row: int, what: str, value: Any) -> bool:
-        why = reason or _why_unsendable(value)
-        if not why:
-            return False
-        error = ContractViolation(f"{what} cannot be sent to the caller's process: {why}")
-        failures.append(Failure.of(error, env_index=row, phase=phase))
-        return True
-
+    infos, loose, values = [*by_environment(outcome.infos).items()], [*singly(outcome.loose)], outcome.values
+    told = [("its info", *entry) for entry in infos]
+    told += [("its observation", row, value) for row, _, value in loose]
+    told += [("its result", *entry) for entry in values]
+    reasons = [_why_unsendable(value) for _, _, value in told]
+    if too_large > 0:
+        sizes = [0 if reason else len(dumps(value)) for reason, (_, _, value) in zip(reasons, told, strict=True)]
+        for place in sorted(range(len(told)), key=sizes.__getitem__, reverse=True):
+            if too_large <= 0:
+                break
+            too_large -= sizes[place]
+            reasons[place] = _too_large(sizes[place])
+    for reason, (what, row, _) in zip(reasons, told, strict=True):
+        if reason:
+            error = ContractViolation(f"{what} cannot be sent to the caller's process: {reason}")
+            failures.append(Failure.of(error, env_index=row, phase=phase))
+    good = iter([not reason for reason in reasons])
     return Outcome(
-        infos=[entry for entry in by_environment(outcome.infos).items() if not refuse(entry[0], "its info", entry[1])],
-        loose=[entry for entry in singly(outcome.loose) if not refuse(entry[0], "its observation", entry[2])],
-        values=[entry for entry in outcome.values if not refuse(entry[0], "its result", entry[1])],
+        infos=[entry for entry in infos if next(good)],
+        loose=[entry for entry in loose if next(good)],
+        values=[entry for entry in values if next(good)],
         failures=failures,
+    )
+
+
+def _too_large(nbytes: int) -> str:
+    return (
+        f"it is {nbytes:,} bytes large, and a message may have {MAX_PICKLED:,}, for all environments of a worker. "
+        'What to do: return less in one step, use more workers (num_workers=), or backend="serial" or "threads"'
     )
 
 
