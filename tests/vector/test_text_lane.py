@@ -42,7 +42,7 @@ class Anything(spaces.Space[Any]):
 class StoryEnv(gymnasium.Env[Any, Any]):
     """Tells a story that depends on its seed and its actions, and in every step an info like no other."""
 
-    observation_space = Anything()
+    observation_space: spaces.Space[Any] = Anything()
     action_space: spaces.Space[Any] = spaces.Discrete(5)
 
     def __init__(self, index: int = 0, length: int = 1000, huge_at: tuple[int, ...] = ()) -> None:
@@ -67,12 +67,18 @@ class OddEnv(StoryEnv):
     """Tells other things in every step, of every kind; the first one tells very much."""
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        text, *others, info = super().step(action)
-        odd = [{}, {"who": None}, {"a": [1, "\ud83d", {"b": (2.5, True)}]}, info, {"at": np.arange(self.steps % 4)}]
-        told: dict[str, Any] = odd[int(self.np_random.integers(len(odd)))]
+        text, reward, terminated, truncated, info = super().step(action)
+        odd: list[dict[str, Any]] = [
+            {},
+            {"who": None},
+            {"a": [1, "\ud83d", {"b": (2.5, True)}]},
+            info,
+            {"at": np.arange(self.steps % 4)},
+        ]
+        told = odd[int(self.np_random.integers(len(odd)))]
         if self.index == 0:
             told = {**told, "log": [f"line {number}" for number in range(2000)]}
-        return {"text": text, "numbers": [self.steps, np.float32(0.5)]}, *others, told
+        return {"text": text, "numbers": [self.steps, np.float32(0.5)]}, reward, terminated, truncated, told
 
 
 class NumberedEnv(StoryEnv):
@@ -85,8 +91,8 @@ class NumberedEnv(StoryEnv):
         return {"at": np.zeros(3, np.float32), "text": text}, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        text, *others = super().step(action)
-        return {"at": np.full(3, self.steps, np.float32), "text": text}, *others
+        text, reward, terminated, truncated, info = super().step(action)
+        return {"at": np.full(3, self.steps, np.float32), "text": text}, reward, terminated, truncated, info
 
 
 KINDS: tuple[type[StoryEnv], ...] = (StoryEnv, OddEnv, NumberedEnv)

@@ -189,7 +189,9 @@ class Profiler:
                 recorder.probe(backend, name, kind)
             # Beside results, which have a place of their own in shared memory, messages hold infos and what calls return.
             reading = Kind.INFOS if backend.name == "shm" else Kind.COPYING
-            recorder.probe(getattr(backend, "_processes", backend), "_read", reading)
+            processes = getattr(backend, "_processes", backend)
+            recorder.probe(processes, "_read", reading)
+            recorder.probe(processes._told, "_open_letters", Kind.INFOS)
         elif backend.name == "threads":
             recorder.probe(backend, "poll", Kind.WAITING)
         for runner in self._own_runners():
