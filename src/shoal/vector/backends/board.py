@@ -14,7 +14,8 @@ What environments tell may be on a sheet in the arena instead of in a message (`
 number of the step as well, and ``FORM`` that of the form.
 
 Or it is in a letter in the worker's mailbox, which lies behind the board in the same memory (``mailboxes.py``): then
-``LETTERS`` has counted up before. How many the caller has read is ``LETTERS_READ``.
+``LETTERS`` has counted up before. How many the caller has read is ``LETTERS_READ``. If there is more to say about an order than
+its number, it lies there too, ``ORDER_NBYTES`` of it, and ``ORDER_WRITTEN`` is that number.
 
 An environment that was asked alone reports itself in the arena: its *ticket* becomes the number of the command. A caller that
 waits for several of these says how many arrivals will be ``ENOUGH``, and is not woken for fewer.
@@ -40,7 +41,7 @@ from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import Final
 
-from shoal.vector.backends.mailboxes import Inbox, Letter, Outbox, mailbox, nbytes_for
+from shoal.vector.backends.mailboxes import ROOM, Inbox, Letter, Outbox, Tray, mailbox, nbytes_for
 from shoal.vector.backends.shared_buffer import SharedBuffer, is_portable, map_shared
 from shoal.vector.cpus import move_to
 from shoal.vector.halves import ALL, NUM_HALVES
@@ -49,6 +50,7 @@ from shoal.vector.patience import LONG_SECONDS, SPIN_SECONDS, look
 # Each group has a cache line of its own, so that writing to one does not disturb who looks at another.
 PROGRESS: Final = 0
 ORDERED, SENT, CALLER_ASLEEP, ENOUGH, ORDERED_HALF, LOOKS, LETTERS_READ = 8, 9, 10, 11, 12, 14, 15
+ORDER_WRITTEN, ORDER_NBYTES = 1, 2  # seldom looked at: what lies in the mailbox about an order, and about which
 DONE, ANSWERED, WORKER_ASLEEP, ARRIVED, DONE_HALF, LETTERS = 16, 17, 18, 19, 20, 22
 TOLD, FORM = 24, 28  # and after each the same for the halves
 STRIDE: Final = 32
@@ -81,6 +83,10 @@ class Board:
         self._inboxes = (
             [Inbox(mailbox(memory, worker, num_workers)) for worker in range(num_workers)] if has_mailboxes else []
         )
+        self._trays = [
+            Tray(mailbox(memory, worker, num_workers), self._buffer.fd, size + worker * ROOM)
+            for worker in range(len(self._inboxes))
+        ]
         self._mail_read = [0] * num_workers
         self._arrivals_seen = 0
 
@@ -122,6 +128,14 @@ class Board:
     def mail_sent(self, worker: int) -> None:
         """Say that there is a message on the socket."""
         self._words[worker * STRIDE + SENT] += 1
+
+    def write_order(self, worker: int, sequence: int, data: bytes) -> bool:
+        """Say more about a step that is about to be ordered of a worker that has none; returns whether there is room."""
+        if not self._trays or not self._trays[worker].write(data):
+            return False
+        first = worker * STRIDE
+        self._words[first + ORDER_NBYTES], self._words[first + ORDER_WRITTEN] = len(data), sequence
+        return True
 
     def letters(self, worker: int) -> Iterator[Letter]:
         """Those that have come since the last time this was asked. Each is to be read before the next is taken."""
@@ -178,6 +192,8 @@ class Board:
         self._words.release()
         for inbox in self._inboxes:
             inbox.close()
+        for tray in self._trays:
+            tray.close()
         self._memory.close()
 
 
@@ -315,6 +331,12 @@ class Desk:
         """Say that a step of a half, of so many environments, is finished; returns whether the caller has to be rung."""
         self.words[DONE_HALF + half] = sequence
         return self.arrived(count)
+
+    def order(self, sequence: int) -> memoryview | None:
+        """What else there is to know about an order, if there is anything."""
+        if self._outbox is None or self.words[ORDER_WRITTEN] != sequence:
+            return None
+        return self._outbox.order(self.words[ORDER_NBYTES])
 
     def leave(self, sequence: int, about: int, letter: bytes) -> bool:
         """Leave a letter about a command in the mailbox; returns whether there is a mailbox, and room in it."""

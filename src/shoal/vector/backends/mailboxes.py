@@ -4,8 +4,8 @@ Texts, other values without a fixed size, and infos that are never alike come wi
 they would take several system calls on either side, and the caller would have to look for them at the sockets of all workers.
 So each worker has a mailbox, behind the board and in the same memory::
 
-    board │ list of letters │ letters ...                      │ list │ letters ...       │
-          └──── mailbox of worker 0, address space for 16 MiB ─┘      worker 1
+    board │ list of letters │ letters ...                 │ order │ list │ letters ...
+          └─── mailbox of worker 0, 16 MiB of address space ──────┘      worker 1
 
     worker                                                              caller
     writes a letter, then its line in the list, then LETTERS = 4 ──────▶ reads the letter when the board says that a step
@@ -16,6 +16,9 @@ The count is what commits: a worker that dies while it writes has written nothin
 mailbox if all others have been read, so that in lockstep it is always the same memory. Memory is taken from the system
 when a letter needs it, and given back when the environments are closed. A letter for which there is no room is sent as a
 message instead.
+
+The end of a mailbox is for the other direction: for the one step of all that the worker is asked for, if there is more to say
+than that on the board, such as texts as actions. It is read before the step is answered, so that no list is needed.
 """
 
 from __future__ import annotations
@@ -36,7 +39,9 @@ from shoal.vector.messages import Outcome
 from shoal.vector.pickling import dumps
 
 ROOM: Final = 2**24
-"""Bytes of a mailbox."""
+"""Bytes of a mailbox ..."""
+ORDER_ROOM: Final = 2**22
+"""... of which so many are for orders."""
 LINE = 4  # words: the number of the command, whom the letter is about, where it begins and how long it is
 LINES = 512
 LIST_NBYTES = LINES * LINE * 8
@@ -65,16 +70,60 @@ class Letter(NamedTuple):
     data: memoryview
 
 
+class Ground:
+    """Address space in a file, and how much of it there is memory for."""
+
+    def __init__(self, descriptor: int, offset: int, room: int) -> None:
+        self._descriptor, self._offset, self._room = descriptor, offset, room
+        self._file = os.fstat(descriptor)
+        self._taken = 0
+
+    def holds(self, nbytes: int) -> bool:
+        """Have memory for so many bytes, now: to find none when it is written to would end the process."""
+        if nbytes <= self._taken:
+            return True
+        wanted = min(self._room, -(-max(nbytes, 2 * self._taken, FIRST_NBYTES) // PAGE) * PAGE)
+        free = free_memory()
+        if wanted < nbytes or (free is not None and wanted > free):
+            return False
+        try:
+            if not os.path.samestat(os.fstat(self._descriptor), self._file):
+                return False  # an environment has closed it, and has a file of its own there
+            os.posix_fallocate(self._descriptor, self._offset, wanted)
+        except OSError:
+            return False
+        self._taken = wanted
+        return True
+
+
+class Tray:
+    """The caller's place for what one worker is asked for."""
+
+    def __init__(self, memory: memoryview, descriptor: int, offset: int) -> None:
+        """``descriptor`` is that of the memory, in which the mailbox begins at ``offset``."""
+        self._memory = memory[ROOM - ORDER_ROOM :]
+        self._ground = Ground(descriptor, offset + ROOM - ORDER_ROOM, ORDER_ROOM)
+
+    def write(self, data: bytes) -> bool:
+        """Write what is asked for, if there is room."""
+        if not self._ground.holds(len(data)):
+            return False
+        self._memory[: len(data)] = data
+        return True
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._memory.release()
+
+
 class Outbox:
     """The worker's side of its mailbox."""
 
     def __init__(self, memory: memoryview, descriptor: int, offset: int) -> None:
         """``descriptor`` is that of the memory, in which the mailbox begins at ``offset``."""
-        self._memory, self._descriptor, self._offset = memory, descriptor, offset
+        self._memory, self._orders = memory[: ROOM - ORDER_ROOM], memory[ROOM - ORDER_ROOM :]
         self._list = memory[:LIST_NBYTES].cast("q")
-        self._file = os.fstat(descriptor)
-        self._taken = 0
-        """Bytes of the mailbox that there is memory for."""
+        self._ground = Ground(descriptor, offset, len(self._memory))
         self._unread: deque[tuple[int, int]] = deque()
         """Where letters lie that the caller has not read."""
         self.count = 0
@@ -86,7 +135,7 @@ class Outbox:
         while len(unread) > self.count - num_read:
             unread.popleft()
         begin = self._place_for(size)
-        if begin < 0 or (begin + size > self._taken and not self._take(begin + size)):
+        if begin < 0 or not self._ground.holds(begin + size):
             return False
         self._memory[begin : begin + size] = data
         line = self.count % LINES * LINE
@@ -98,9 +147,9 @@ class Outbox:
 
     def _place_for(self, size: int) -> int:
         """Where so many bytes are free; negative if they are nowhere."""
-        unread = self._unread
+        unread, room = self._unread, len(self._memory)
         if not unread:
-            return LIST_NBYTES if LIST_NBYTES + size <= ROOM else -1
+            return LIST_NBYTES if LIST_NBYTES + size <= room else -1
         oldest, end = unread[0][0], unread[-1][1]
         if len(unread) == LINES:
             return -1
@@ -108,27 +157,17 @@ class Outbox:
             return end if end + size <= oldest else -1
         if LIST_NBYTES + size <= oldest:
             return LIST_NBYTES
-        return end if end + size <= ROOM else -1
+        return end if end + size <= room else -1
 
-    def _take(self, nbytes: int) -> bool:
-        """Have memory for so many bytes, now: to find none when it is written to would end the process."""
-        wanted = min(ROOM, -(-max(nbytes, 2 * self._taken, FIRST_NBYTES) // PAGE) * PAGE)
-        free = free_memory()
-        if free is not None and wanted > free:
-            return False
-        try:
-            if not os.path.samestat(os.fstat(self._descriptor), self._file):
-                return False  # an environment has closed it, and has a file of its own there
-            os.posix_fallocate(self._descriptor, self._offset, wanted)
-        except OSError:
-            return False
-        self._taken = wanted
-        return True
+    def order(self, size: int) -> memoryview:
+        """What the caller has asked for, in so many bytes."""
+        return self._orders[:size]
 
     def take_away(self) -> None:
         """Let nobody in this process use it any more."""
         self._list.release()
         self._memory.release()
+        self._orders.release()
 
 
 class Inbox:

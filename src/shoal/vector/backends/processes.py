@@ -151,7 +151,8 @@ class ProcessBackend(RealTime):
                 self._tickets.give(command.rows(rows), command.sequence)
             else:
                 self._awaited[worker] = command
-            if self._uses_board and command.op is Op.STEP and not data:
+            is_step = self._uses_board and command.op is Op.STEP
+            if is_step and (not data or self._board.write_order(worker, command.sequence, data)):
                 self._ring(self._board.line([worker]).order(command.sequence), command.sequence)
                 continue
             raw = None

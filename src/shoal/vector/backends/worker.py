@@ -257,7 +257,11 @@ class Worker:
 
     def _carry_out_order(self, sequence: int, half: int) -> None:
         """Take a step that was ordered on the board."""
-        outcome = self.runner.step_share(half, sequence)
+        written = self._desk.order(sequence) if half == ALL else None
+        if written is None:
+            outcome = self.runner.step_share(half, sequence)
+        else:
+            outcome = self.runner.execute(Command(sequence, STEP, pickle.loads(written)))
         if half == ALL:
             self._reply(sequence, STEP, outcome)
             return
