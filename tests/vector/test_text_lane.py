@@ -396,20 +396,28 @@ def test_letters_lie_where_others_have_been_read() -> None:
 # -- faults --------------------------------------------------------------------------------------------------------------
 
 
-def dying(when: Path, at: int, original: Callable[..., bool], harm: Callable[..., None]) -> Callable[..., bool]:
-    """The same function, but the process ends at the so-manieth call, once."""
+def dying(marker: Path, at: int, original: Callable[..., bool], harm: Callable[..., object]) -> Callable[..., bool]:
+    """The same function, but the first process that calls it so often ends then."""
     calls = 0
 
     def call(self: Any, *arguments: Any) -> bool:
         nonlocal calls
         calls += 1
-        if calls == at and not when.exists():
-            when.touch()
+        if calls == at and is_first(marker):
             harm(self, *arguments)
             os.kill(os.getpid(), signal.SIGKILL)
         return original(self, *arguments)
 
     return call
+
+
+def is_first(marker: Path) -> bool:
+    """Whether nobody has asked before: two workers may at the same moment."""
+    try:
+        marker.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 def leave_half(desk: Desk, sequence: int, about: int, letter: bytes) -> None:
