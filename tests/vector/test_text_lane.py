@@ -303,6 +303,16 @@ def test_where_there_is_no_memory_for_a_mailbox_texts_are_messages(
         assert len(messages) > 2 * 25
 
 
+@needs_board
+def test_so_they_are_where_there_is_no_address_space(messages: list[Frame], monkeypatch: pytest.MonkeyPatch) -> None:
+    with ParallelEnv(worlds(StoryEnv), backend="serial") as plain:
+        expected = story(plain)
+    monkeypatch.setattr("shoal.vector.backends.board.nbytes_for", lambda num_places: 2**60 if num_places else 0)
+    with on_shm(StoryEnv) as envs:
+        assert not difference(story(envs), expected)
+        assert len(messages) > 2 * 25
+
+
 def close_descriptors(env: Any) -> None:
     """As a careless daemon would, all but the socket; then others get their numbers."""
     for number in range(3, 200):

@@ -35,6 +35,8 @@ messages, which costs some microseconds.
 
 from __future__ import annotations
 
+import errno
+import mmap
 import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
@@ -75,9 +77,14 @@ class Board:
 
     def __init__(self, num_workers: int, *, has_mailboxes: bool = False) -> None:
         self._num_workers = num_workers
-        self._buffer = SharedBuffer("shoal-board")
-        size = -(-num_workers * PLACE_NBYTES // PAGE) * PAGE if has_mailboxes else num_workers * PLACE_NBYTES
-        self._memory = self._buffer.allocate(size, nbytes_for(num_workers) if has_mailboxes else 0)
+        size = -(-num_workers * PLACE_NBYTES // PAGE) * PAGE
+        try:
+            self._buffer, self._memory = _allocated(size, nbytes_for(num_workers) if has_mailboxes else 0)
+        except OSError as error:
+            if not has_mailboxes or error.errno != errno.ENOMEM:
+                raise
+            has_mailboxes = False  # this process may not have so much address space
+            self._buffer, self._memory = _allocated(size, 0)
         memory = memoryview(self._memory)
         self._words = memory[: num_workers * PLACE_NBYTES].cast("q")
         self._inboxes = (
@@ -195,6 +202,15 @@ class Board:
         for tray in self._trays:
             tray.close()
         self._memory.close()
+
+
+def _allocated(nbytes: int, reserved: int) -> tuple[SharedBuffer, mmap.mmap]:
+    buffer = SharedBuffer("shoal-board")
+    try:
+        return buffer, buffer.allocate(nbytes, reserved)
+    except BaseException:
+        buffer.close()
+        raise
 
 
 class Line:
