@@ -31,6 +31,7 @@ from shoal.vector.footprint import footprint
 from shoal.vector.halves import Half
 from shoal.vector.history import History, joined
 from shoal.vector.layout import Arena, Array, Rows, as_index, private_arena
+from shoal.vector.loose import LooseColumn
 from shoal.vector.messages import EACH, STEP, STEP_EACH, Attachment, Command, Op, Redo, Replay, Reply, Steps, one_by_one
 from shoal.vector.rounds import (
     NOBODY,
@@ -49,8 +50,9 @@ from shoal.vector.starts import Past, Start
 JOURNALED = frozenset((Op.RESET, Op.STEP, Op.CALL, Op.SET_ATTR, *EACH))
 ALONE_SECONDS = 6e-5
 """What it costs to repeat a step of one environment by itself, beside the step."""
-ROUND_NBYTES, COMMAND_NBYTES, ALONE_NBYTES = 500, 250, 100
+ROUND_NBYTES, COMMAND_NBYTES, ALONE_NBYTES = 700, 500, 100
 """What a round takes beside what it holds, what each command adds, and each environment that answers for itself."""
+POINTER_NBYTES = 8
 SMALL = 256
 """Results of at most so many bytes for each environment are kept as they are, which is quicker than to digest them ..."""
 MUCH = 2**16
@@ -111,7 +113,7 @@ class Journal:
         count = num_rows(commands)
         # Texts and whatever else has no fixed size are in the commands themselves.
         one.nbytes = ROUND_NBYTES + COMMAND_NBYTES * len(commands) + self._row_nbytes * count
-        one.nbytes += footprint([command.payload for _, command in commands])
+        one.nbytes += sum([_nbytes_of(command.payload) for _, command in commands])
         if op in STEPS:
             one.own_actions = {worker: self._given(command) for worker, command in commands}
         if op in EACH:
@@ -506,6 +508,14 @@ class Journal:
             min((base[0] for base in self.bases.values()), default=-1) if len(self.bases) == len(self.rows) else -1
         )
         self.rounds.drop_before(floor, self._open, lambda one: one.op in TOUCHES and one.sequence > touched)
+
+
+def _nbytes_of(payload: Any) -> int:
+    """About how much memory what a worker was asked takes."""
+    if not isinstance(payload, Steps):
+        return footprint([payload])
+    values = [entry.values if isinstance(entry, LooseColumn) else [entry] for entry in payload.loose]
+    return sum([POINTER_NBYTES * len(own) + footprint(own) for own in values])
 
 
 @dataclass(frozen=True, slots=True)
