@@ -39,9 +39,11 @@ soak: setup  ## long runs
 bench: setup  ## Shoal beside its peers (makes a virtual environment of its own)
 	$(BIN)/python -m benchmarks.throughput
 	$(BIN)/python -m benchmarks.startup
+	$(BIN)/python -m benchmarks.cold_start
 	$(BIN)/python -m benchmarks.first_ready
 	$(BIN)/python -m benchmarks.supervision
 	$(BIN)/python -m benchmarks.worlds
+	$(BIN)/python -m benchmarks.text
 	$(BIN)/python -m benchmarks.cage2
 	$(BIN)/python -m benchmarks.profiling
 	$(BIN)/python -m benchmarks.faults

@@ -141,7 +141,7 @@ def _maker(defaults: dict[str, Any]) -> Iterator[Callable[..., ParallelEnv]]:
 
     yield make
     for envs in made:
-        envs.close(terminate=True) if envs._pending else envs.close()
+        envs.close(terminate=True) if envs._session.pending else envs.close()
 
 
 class Belongings:

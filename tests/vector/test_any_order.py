@@ -62,7 +62,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(seed=st.none() | st.integers(0, 9))
     def reset(self, seed: int | None) -> None:
-        self.both(lambda envs: envs.reset(seed=5 if seed is None and not self.loop._all_ready else seed))
+        self.both(lambda envs: envs.reset(seed=5 if seed is None and not self.loop._readiness.all_ready else seed))
 
     @rule(seed=st.integers(0, 9), rows=ROWS)
     def reset_some(self, seed: int, rows: list[int]) -> None:

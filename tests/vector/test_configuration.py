@@ -218,6 +218,32 @@ def test_an_info_that_cannot_be_sent_is_named_with_its_key(process_backend: str)
         envs.step([0, 0])
 
 
+class OneWayError(Exception):
+    """Can be pickled, but pickle calls it with one argument."""
+
+    def __init__(self, what: str, where: str) -> None:
+        super().__init__(what)
+
+
+class ComplainingEnv(CountingEnv):
+    """Its info holds such an exception."""
+
+    def step(self, action: Any) -> Any:
+        *result, info = super().step(action)
+        return *result, {**info, "error": OneWayError("lost", "there")}
+
+
+def test_an_info_that_cannot_be_read_again_is_explained(process_backend: str) -> None:
+    env_fns = [counting(100), ComplainingEnv]
+    with ParallelEnv(env_fns, backend=process_backend, num_workers=1, start_method="fork") as envs:
+        envs.reset()
+        with pytest.raises(EnvContractError, match=r"OneWayError.__init__\(\) missing 1 required") as caught:
+            envs.step([0, 0])
+        text = str(caught.value)
+        assert "it, or another of environments 0 to 1, has told something that can be pickled and not be read" in text
+        assert 'use backend="threads"' in text
+
+
 def test_an_info_that_is_too_large_is_named(process_backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.vector.backends.worker.MAX_PICKLED", 10_000)
 

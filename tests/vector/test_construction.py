@@ -259,9 +259,9 @@ def test_a_replacement_for_which_no_descriptor_is_free_is_an_error_that_leaves_n
     process_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crew, "SharedBuffer", failing_after(2, SharedBuffer, errno.EMFILE))
-    with pytest.raises(shoal.OutOfDescriptors) as caught:
+    with pytest.raises(shoal.WorkerDied, match="worker 1 .* while making environment 2") as caught:
         ParallelEnv(fragile(tmp_path, 2), backend=process_backend, num_workers=2, start_method="fork")
-    assert "a worker has died, and cannot be replaced yet: worker 1 of 2 could not be started" in str(caught.value)
+    assert "It cannot be replaced: worker 1 of 2 could not be started: no file descriptor is free" in str(caught.value)
     assert str(caught.value).endswith("The environments were not made, and nothing is left of them.")
 
 

@@ -169,9 +169,7 @@ def test_halves_need_no_message_either(messages: list[Frame], monkeypatch: pytes
         for _ in range(50):
             for part in parts:
                 part.step(np.zeros(2, np.int64))
-        assert (
-            len(messages) == 2 * 2 * 2
-        )  # of each worker and half: its form, and the first info of its one environment
+        assert len(messages) == 2 * 2  # of each worker and half: its form
 
 
 def test_ever_new_words_and_large_infos_arrive() -> None:

@@ -107,12 +107,12 @@ def test_an_interrupted_list_can_be_waited_for(process_backend: str) -> None:
         envs.reset(seed=1)
         expected = 0
         for _ in moments(lambda: envs.step([0, 0], env_ids=[2, 0]), instructions=False):
-            if envs._pending is not None:
+            if envs._session.pending is not None:
                 observations, *_ = envs.step_wait()
                 expected = together(np.array(observations))
         assert together(np.array(envs.step([0, 0], env_ids=[2, 0]).observations)) > expected > 1
         for _ in moments(lambda: envs.reset(env_ids=[1, 2]), instructions=False):
-            if envs._pending is not None:
+            if envs._session.pending is not None:
                 observations, infos = envs.reset_wait()
                 assert together(np.array(observations)) == 0
                 assert len(infos) == 2
@@ -122,7 +122,7 @@ def test_an_interrupted_list_can_be_waited_for(process_backend: str) -> None:
 
 def finish_step(envs: ParallelEnv) -> int | None:
     """Wait for a step that was interrupted, if it was begun; returns how many steps there have been, if it tells."""
-    if envs._pending is None:
+    if envs._session.pending is None:
         return None
     observation, *_ = envs.step_wait(timeout=20)
     return together(observation)
@@ -207,7 +207,7 @@ def test_a_step_that_is_interrupted_at_any_instruction(process_backend: str) -> 
 def test_a_reset_that_is_interrupted_at_any_line(process_backend: str) -> None:
     with made(process_backend) as envs:
         for _ in moments(lambda: envs.reset(seed=3), instructions=False, every=5):
-            if envs._pending is not None:
+            if envs._session.pending is not None:
                 observation, _ = envs.reset_wait(timeout=20)
                 assert observation[:, 0].tolist() == [0] * 4
             observation, *_ = envs.step([0] * 4)
@@ -217,7 +217,7 @@ def test_a_reset_that_is_interrupted_at_any_line(process_backend: str) -> None:
 def test_a_call_that_is_interrupted_at_any_line(process_backend: str) -> None:
     with made(process_backend) as envs:
         for _ in moments(lambda: envs.call("describe"), instructions=False):
-            if envs._pending is not None:
+            if envs._session.pending is not None:
                 assert envs.call_wait(timeout=20) == ("plain:0",) * 4
         assert envs.call("describe") == ("plain:0",) * 4
 

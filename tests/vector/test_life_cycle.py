@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
+import signal
 import threading
 import time
 import weakref
@@ -116,7 +118,7 @@ def test_two_threads_cannot_step_at_once(process_backend: str) -> None:
         results: list[Any] = []
         first = threading.Thread(target=lambda: results.append(envs.step([2, 2])))
         first.start()
-        while envs._pending is None:
+        while envs._session.pending is None:
             time.sleep(0.001)
         for call in (lambda: envs.step([1, 1]), envs.reset, lambda: envs.call("render"), lambda: envs.send([0], [0])):
             with pytest.raises(shoal.AlreadyPending, match="pending call to `step`"):
@@ -156,3 +158,83 @@ def check_cycles(name: str, method: str | None, number: int) -> None:
     assert after[:2] == before[:2]
     assert after[2] - before[2] < 8_000_000
     assert not psutil.Process().children(recursive=True)
+
+
+class FatalEnv(CountingEnv):
+    """What it does in its third step is done by whatever is told."""
+
+    def __init__(self, deed: str) -> None:
+        super().__init__()
+        self.deed = deed
+
+    def step(self, action: Any) -> Any:
+        result = super().step(action)
+        if self.count == 3 and self.deed == "dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.count == 3 and self.deed == "hangs":
+            time.sleep(100)
+        if self.count == 3 and self.deed == "raises":
+            raise KeyError("no such key")
+        return result
+
+
+class HalfMadeEnv(FatalEnv):
+    """Dies whenever it is made again, after it has been in use."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("dies")
+        if (folder / "used").exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.folder = folder
+
+    def step(self, action: Any) -> Any:
+        if self.count == 1:
+            (self.folder / "used").touch()
+        return super().step(action)
+
+
+def shared_arenas() -> list[str]:
+    """Descriptors and mappings of memory that this process shares with workers."""
+    folder = Path("/proc/self/fd")
+    links = [os.readlink(folder / name) for name in os.listdir(folder) if os.path.lexists(folder / name)]
+    mapped = Path("/proc/self/maps").read_text().splitlines()
+    return [line for line in [*links, *mapped] if "shoal-" in line and "memfd" in line]
+
+
+@pytest.mark.parametrize(
+    ("deed", "keywords", "error"),
+    [
+        ("dies", {}, shoal.PoisonStep),
+        ("dies again when it is made", {}, shoal.WorkerCrashLoop),
+        ("hangs", {"step_timeout": 0.2}, shoal.WorkerTimeout),
+        ("dies", {"on_fault": "raise"}, shoal.WorkerDied),
+        ("raises", {}, KeyError),
+    ],
+)
+@pytest.mark.parametrize("face", [ParallelEnv, shoal.EnvList])
+def test_closing_gives_shared_memory_back_whoever_keeps_the_exception(
+    deed: str, keywords: dict[str, Any], error: type[Exception], face: Any, tmp_path: Path
+) -> None:
+    env_fn = functools.partial(FatalEnv, deed) if "made" not in deed else functools.partial(HalfMadeEnv, tmp_path)
+    envs = face([env_fn, *[counting(100)] * 3], backend="shm", num_workers=2, start_method="fork", **keywords)
+    envs.reset(seed=1)
+    assert shared_arenas()
+    with pytest.raises(error) as caught:
+        for _ in range(5):
+            envs.step([0] * 4)
+    envs.close()
+    assert caught.value.__traceback__ is not None, "what it has seen is still referred to"
+    assert shared_arenas() == []
+
+
+def test_observations_without_a_copy_outlive_the_environments() -> None:
+    with ParallelEnv([counting(100)] * 3, backend="shm", num_workers=2, start_method="fork", copy=False) as envs:
+        envs.reset(seed=1)
+        observation, *_ = envs.step([0] * 3)
+        expected = observation.copy()
+    gc.collect()
+    assert observation.tolist() == expected.tolist()
+    assert not [line for line in shared_arenas() if line.startswith("/memfd")], "no descriptor is needed for that"
+    del observation
+    gc.collect()
+    assert shared_arenas() == []

@@ -15,6 +15,7 @@ import pytest
 
 from shoal import ParallelEnv
 from shoal.vector import runner
+from shoal.vector.backends.board import LETTERS_READ, Desk
 from shoal.vector.backends.channel import WorkerChannel
 from shoal.vector.backends.worker import Worker
 from shoal.vector.messages import Op
@@ -84,8 +85,8 @@ def after_the_reply(moment: Moment, patch: pytest.MonkeyPatch) -> None:
 
 
 def in_the_reply(moment: Moment, patch: pytest.MonkeyPatch) -> None:
-    """Half of it is sent."""
-    reply, send = Worker._reply, WorkerChannel.send
+    """Half of it is sent, or lies in the mailbox."""
+    reply, send, leave = Worker._reply, WorkerChannel.send, Desk.leave
     strikes = [False]
 
     def patched_reply(self: Any, sequence: int, kind: int, outcome: Any) -> None:
@@ -101,8 +102,15 @@ def in_the_reply(moment: Moment, patch: pytest.MonkeyPatch) -> None:
                 self.socket = whole
         send(self, *arguments, **keywords)
 
+    def patched_leave(self: Any, sequence: int, about: int, letter: bytes) -> bool:
+        if strikes[0]:
+            self._outbox.write(sequence, about, letter[: len(letter) // 2], self.words[LETTERS_READ])
+            moment.strike()
+        return leave(self, sequence, about, letter)
+
     patch.setattr(Worker, "_reply", patched_reply)
     patch.setattr(WorkerChannel, "send", patched_send)
+    patch.setattr(Desk, "leave", patched_leave)
 
 
 class _HalfSocket:
@@ -130,8 +138,8 @@ def in_the_writing(moment: Moment, patch: pytest.MonkeyPatch) -> None:
 
         self.write = write
 
-    def patched_plain(its: Any, rows: Any, arena: Any, layout: Any) -> Any:
-        really = plain_steps_of(its, rows, arena, layout)
+    def patched_plain(its: Any, rows: Any, arena: Any, layout: Any, mode: Any) -> Any:
+        really = plain_steps_of(its, rows, arena, layout, mode)
 
         def step(*arguments: Any) -> Any:
             results = really(*arguments)  # type: ignore[misc]

@@ -17,8 +17,8 @@ import pytest
 
 import shoal
 from shoal import ParallelEnv
+from shoal.vector.auto.forecast import Measured
 from shoal.vector.backends import worker as workers
-from shoal.vector.forecast import Measured
 from shoal.vector.plan import Plan
 from shoal.vector.profile import recorder
 from shoal.vector.profile.advice import Situation, advice_for
@@ -169,6 +169,13 @@ def situation(**keywords: Any) -> Situation:
             'enough for 2 worker processes: backend="shm"',
             1.8,
         ),
+        (  # beside a busy process: workers should be quicker, and are not
+            situation(
+                shares={Share.ENVIRONMENT: 0.05, Share.SIGNALLING: 0.95}, num_envs=64, env_seconds=5e-6, steps=16_000
+            ),
+            'A step takes 5 µs, a loop over all 323 µs, and workers took 4 ms: backend="serial"',
+            12.4,
+        ),
         (situation(shares={Share.COPYING: 0.5, Share.ENVIRONMENT: 0.5}), "copy=False", 1.33),
         (situation(shares={Share.SIGNALLING: 0.4, Share.ENVIRONMENT: 0.6}), "with twice as many", 1.25),
         (situation(shares={Share.ENVIRONMENT: 1.0}, steps=39_000), "Nothing stands out", 1),
@@ -196,9 +203,19 @@ def test_the_ideal() -> None:
 
 def test_it_begins_when_auto_has_decided() -> None:
     with shoal.make(costly(waiting=0.02), num_envs=4) as envs:
-        profile = profiled(envs, 20)
+        envs.reset(seed=1)
+        with envs.profile() as profile:
+            while envs._is_undecided:
+                envs.step([1] * 4)
+            for _ in range(20):
+                envs.step([1] * 4)
         assert (envs.plan.backend, len(profile.tracks)) == ("shm", 3)
     assert profile.shares[ENVIRONMENTS] > 0.3
+
+
+def test_few_steps_before_auto_has_decided_are_explained() -> None:
+    with shoal.make(costly(waiting=0.02), num_envs=4) as envs:
+        assert 'backend="auto" was still finding out where to run' in str(profiled(envs, 2))
 
 
 def test_environments_may_be_under_way_when_it_begins_and_ends(make: Callable[..., ParallelEnv]) -> None:

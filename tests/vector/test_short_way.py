@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+from types import MappingProxyType
 from typing import Any
 
 import gymnasium
@@ -11,6 +14,8 @@ import pytest
 from gymnasium import spaces
 
 import shoal
+from shoal.vector.messages import Command, Op
+from shoal.vector.runner import Runner
 from shoal.vector.short_way import LARGE
 from tests.comparing import difference
 from tests.envs import SpaceEnv
@@ -134,6 +139,91 @@ class OddTellers(OddChoices):
         return *result[:4], told if self.np_random.random() < 0.98 else {"else": None}
 
 
+class OddEpisodes(OddChoices):
+    """The same with short episodes, which begin in odd ways now and then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.random = np.random.default_rng(7)  # a reset gives the other one a seed
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        observation, info = super().reset(seed=seed)
+        self.kept.append(-5)
+        self._buffer[:2] = self.random.random(2)
+        if self.kept.count(-5) < 3:  # so that most go on after they have raised
+            return observation, info
+        match int(self.random.integers(60)):
+            case 0:
+                raise RuntimeError("odd from the beginning")
+            case 1:
+                return self._buffer.tolist(), info
+            case 2:
+                return self._buffer[:2], info
+            case 3:
+                return observation
+            case 4:
+                return self._buffer.astype(float), MappingProxyType({"proxy": 1})
+            case 5:
+                return observation, None
+            case 6 if self.interrupts:
+                raise KeyboardInterrupt
+        return observation, info
+
+    def step(self, action: Any) -> Any:
+        result = super().step(action)
+        if type(result) is not tuple or result[2] is not False or self.random.random() > 0.4:
+            return result
+        observation, reward, _, _, info = result
+        ends = [(True, False), (False, True), (True, True), (np.True_, np.False_), (False, np.True_), (1, 0)]
+        told = [info, {"last": reward}, {"said": 1}][int(self.random.integers(3))]
+        return observation, reward, *ends[int(self.random.integers(len(ends)))], told
+
+
+class OddLongEpisodes(OddEpisodes):
+    """The same where a step is odd much less often, so that most of what happens are ends and beginnings."""
+
+    def step(self, action: Any) -> Any:
+        self.kept.append(action)
+        self._buffer[:3] = self.random.random(3)
+        has_ended = self.random.random() < 0.2
+        return self._buffer, self.random.random(), has_ended, False, {}
+
+
+class OddEpisodesOfPictures(OddEpisodes):
+    """The same with observations that are so large that they are written only once."""
+
+    observation_space = spaces.Box(-9, 9, (LARGE // 16,), np.float32)
+
+
+class OddEpisodesOfTexts(OddLongEpisodes):
+    """The same with observations that have no fixed size."""
+
+    observation_space = spaces.Text(200)  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        self.kept, self.random, self._buffer = [], np.random.default_rng(7), np.zeros(3, np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        result = super().reset(seed=seed)
+        return (str(result[0]), result[1]) if type(result) is tuple else result
+
+    def step(self, action: Any) -> Any:
+        observation, *others = super().step(action)
+        return str(observation), *others
+
+
+class EpisodesElsewhere(OddEpisodes):
+    """Where an interrupt could only be the environment's own."""
+
+    interrupts = False
+
+
+class LongEpisodesElsewhere(OddLongEpisodes):
+    """Where an interrupt could only be the environment's own."""
+
+    interrupts = False
+
+
 class TellingElsewhere(OddTellers):
     """Where an interrupt could only be the environment's own."""
 
@@ -153,6 +243,15 @@ def some_actions(random: np.random.Generator, space: spaces.Space[Any]) -> Any:
     return random.integers(-2, one_too_many, 4)
 
 
+def reset(envs: Any, random: np.random.Generator) -> Any:
+    """Until nobody raises."""
+    while True:
+        try:
+            return envs.reset(seed=int(random.integers(10**6)))
+        except (shoal.ShoalError, RuntimeError, KeyboardInterrupt):
+            pass
+
+
 def play(takes_short_way: bool, mode: str, seed: int, kind: type[Odd], **keywords: Any) -> list[Any]:
     random = np.random.default_rng(seed)
     log: list[Any] = []
@@ -160,7 +259,7 @@ def play(takes_short_way: bool, mode: str, seed: int, kind: type[Odd], **keyword
         assert (envs._short_way is not None) == (not keywords)
         if not takes_short_way:
             envs._short_way = None
-        envs.reset(seed=seed)
+        log.append(reset(envs, random))
         for _ in range(120):
             actions = some_actions(random, envs.single_action_space)
             try:
@@ -168,7 +267,10 @@ def play(takes_short_way: bool, mode: str, seed: int, kind: type[Odd], **keyword
                 actions[:] = 7  # what environments were given is theirs
             except (shoal.ShoalError, RuntimeError, KeyboardInterrupt) as error:
                 log.append((type(error).__name__, re.sub(r" \(worker \d\)", "", str(error).partition("\n")[0])))
-                log.append(envs.reset(seed=int(random.integers(10**6))))
+                for one in [error, *getattr(error, "others", ())]:
+                    where = ("env_index", "phase", "seed", "episode", "step", "action")
+                    log.append([getattr(one, name, None) for name in where])
+                log.append(reset(envs, random))
         log.append([(np.array(kept), {type(action).__name__ for action in kept}) for kept in envs.get_attr("kept")])
     return log
 
@@ -183,7 +285,21 @@ def test_actions_that_have_no_fixed_size_take_the_ordinary_way() -> None:
         assert [given[0] for given in info["given"]] == ["abc", "de"]
 
 
-@pytest.mark.parametrize("kind", [Odd, OddChoices, OddPictures, OddDictionaries, OddNumbers, OddTellers])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Odd,
+        OddChoices,
+        OddPictures,
+        OddDictionaries,
+        OddNumbers,
+        OddTellers,
+        OddEpisodes,
+        OddLongEpisodes,
+        OddEpisodesOfPictures,
+        OddEpisodesOfTexts,
+    ],
+)
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
 @pytest.mark.parametrize("seed", range(3))
 def test_it_leads_to_the_same(mode: str, seed: int, kind: type[Odd]) -> None:
@@ -192,7 +308,7 @@ def test_it_leads_to_the_same(mode: str, seed: int, kind: type[Odd]) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2], ids=["in turn", "at the same time"])
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
-@pytest.mark.parametrize("kind", [OddElsewhere, TellingElsewhere])
+@pytest.mark.parametrize("kind", [OddElsewhere, TellingElsewhere, EpisodesElsewhere, LongEpisodesElsewhere])
 def test_so_do_the_short_ways_in_workers(kind: type[Odd], mode: str, threads: int, process_backend: str) -> None:
     there = play(
         True,
@@ -205,6 +321,34 @@ def test_so_do_the_short_ways_in_workers(kind: type[Odd], mode: str, threads: in
         start_method="fork",
     )
     assert not difference(there, play(False, mode, 1, kind))
+
+
+@pytest.mark.parametrize("num_envs", [3, 20])
+def test_the_ends_of_episodes_are_on_it(num_envs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[Op] = []
+    execute = Runner.execute
+
+    def noting(self: Runner, command: Command) -> Any:
+        commands.append(command.op)
+        return execute(self, command)
+
+    monkeypatch.setattr(Runner, "execute", noting)
+    with shoal.make("CartPole-v1", num_envs, backend="serial", tasks=lambda row, episode: episode % 2) as envs:
+        observation, _ = envs.reset()
+        begun = [observation[0].tolist()]
+        has_ended = np.zeros(num_envs, np.bool_)
+        for _ in range(60):
+            was_due, (observation, reward, terminated, truncated, _) = has_ended, envs.step(np.ones(num_envs, np.int64))
+            has_ended = terminated | truncated
+            assert not (has_ended & was_due).any()
+            assert np.array_equal(reward, np.where(was_due, 0.0, 1.0))
+            if was_due[0]:
+                begun.append(observation[0].tolist())
+    assert len(begun) > 3
+    assert begun[0] == begun[2]
+    assert begun[1] == begun[3] != begun[0]
+    assert Op.RESET in commands
+    assert Op.STEP not in commands
 
 
 @pytest.mark.parametrize("output", ["numpy", "torch"])
@@ -253,6 +397,65 @@ def test_what_some_environments_last_showed_is_known_when_others_are_reset(num_e
         envs.call("paint")
         observation, _ = envs.reset(options={"reset_mask": mask})
         assert np.array_equal(observation[:, -1], np.where(mask, 0, 4))
+
+
+class Brief(gymnasium.Env[Any, Any]):
+    """Each episode ends with its second step."""
+
+    observation_space: Any = spaces.Box(0, 99, (LARGE // 8,), np.float32)
+    action_space = spaces.Discrete(3)
+    num_episodes = num_steps = 0
+
+    def see(self) -> Any:
+        return np.full(self.observation_space.shape, 10 * self.num_episodes + self.num_steps, np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.num_episodes, self.num_steps = self.num_episodes + 1, 0
+        return self.see(), {}
+
+    def step(self, action: Any) -> Any:
+        self.num_steps += 1
+        if action == 2:
+            raise KeyboardInterrupt
+        return self.see(), 1.0, self.num_steps == 2, False, {}
+
+
+class BriefTexts(Brief):
+    """What is seen is a text."""
+
+    observation_space = spaces.Text(2)
+
+    def see(self) -> Any:
+        return str(10 * self.num_episodes + self.num_steps)
+
+
+def test_what_began_in_a_step_that_was_interrupted_is_seen() -> None:
+    with shoal.ParallelEnv([Brief] * 2, backend="serial") as envs:
+        envs.reset()
+        envs.step(np.zeros(2, np.int64))
+        envs.reset(options={"reset_mask": np.array([False, True])})
+        observation, _, terminated, *_ = envs.step(np.zeros(2, np.int64))
+        assert observation[:, 0].tolist() == [12, 21]
+        assert terminated.tolist() == [True, False]
+        with pytest.raises(KeyboardInterrupt):
+            envs.step(np.array([0, 2]))
+        observation, _ = envs.reset(options={"reset_mask": np.array([False, True])})
+        assert observation[:, 0].tolist() == [20, 30]
+
+
+def test_episodes_that_ended_in_workers_are_brought_back(process_backend: str) -> None:
+    def seen(ends_a_worker: bool) -> list[Any]:
+        with shoal.ParallelEnv([BriefTexts] * 2, backend=process_backend, num_workers=1, start_method="fork") as envs:
+            log: list[Any] = [envs.reset(seed=1)]
+            for number in range(12):
+                if ends_a_worker and number == 7:
+                    os.kill(envs.worker_pids[0], signal.SIGKILL)
+                log.append(envs.step(np.zeros(2, np.int64)))
+            assert envs.stats.restarts == ends_a_worker
+            return log
+
+    assert not difference(seen(True), seen(False))
 
 
 @pytest.mark.parametrize("num_envs", [4, 20])

@@ -11,7 +11,7 @@ import shoal
 from benchmarks.throughput.machine import usable_cores
 from benchmarks.throughput.rigs.base import HalvesRig, LockstepRig
 from benchmarks.throughput.workload import Workload
-from shoal.vector.deciding import UNDECIDED
+from shoal.vector.auto.autopilot import UNDECIDED
 
 
 class ShoalRig(LockstepRig):

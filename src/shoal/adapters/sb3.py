@@ -40,11 +40,11 @@ from gymnasium.vector import AutoresetMode
 
 from shoal.adapters.wrapping import is_wrapped_in, name_of
 from shoal.vector.errors import ConfigurationError, EnvError
-from shoal.vector.face import Given
 from shoal.vector.infos import by_environment
 from shoal.vector.making import RegisteredEnv, factories_of
 from shoal.vector.messages import EnvFn, Outcome
 from shoal.vector.parallel_env import ParallelEnv
+from shoal.vector.session import Given
 
 try:
     from stable_baselines3.common.monitor import Monitor
@@ -85,7 +85,7 @@ class ShoalVecEnv(VecEnv):
         A step that was begun and not waited for is dropped.
         """
         envs = self.parallel_env
-        if envs._pending == "step":
+        if envs._session.pending == "step":
             try:
                 envs.step_wait()
             except EnvError:
@@ -93,7 +93,7 @@ class ShoalVecEnv(VecEnv):
         seeds = self._seeds if any(seed is not None for seed in self._seeds) else None
         options = [one or None for one in self._options] if any(self._options) else None
         envs.reset_async(seeds, options)
-        (observation, _), outcome = envs._finish("reset", _without_infos(envs._reset_results))
+        (observation, _), outcome = envs._session.finish("reset", _without_infos(envs._reset_results))
         self.reset_infos[:] = self._infos_of_all(outcome)
         self._reset_seeds()
         self._reset_options()
@@ -106,7 +106,9 @@ class ShoalVecEnv(VecEnv):
     def step_wait(self) -> VecEnvStepReturn:
         """Wait for the step, and return observations, rewards, dones and infos."""
         envs = self.parallel_env
-        (observation, reward, terminated, truncated, _), outcome = envs._finish_step(_without_infos(envs._step_results))
+        (observation, reward, terminated, truncated, _), outcome = envs._finish_step(
+            _without_infos(envs._step_results), lambda results: by_environment(results[1].infos).values()
+        )
         done = terminated | truncated
         infos = self._infos_of_all(outcome)
         endings = {}

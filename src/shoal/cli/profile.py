@@ -12,9 +12,9 @@ from rich.console import Console
 from shoal.cli.durations import check_seconds
 from shoal.cli.folders import make_folder
 from shoal.envs.naming import find
-from shoal.vector.deciding import UNDECIDED
 from shoal.vector.errors import ConfigurationError
 from shoal.vector.making import make
+from shoal.vector.plan import UNDECIDED
 from shoal.vector.profile import Profile
 
 

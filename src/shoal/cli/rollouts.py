@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from shoal.vector.deciding import UNDECIDED
+from shoal.vector.plan import UNDECIDED
 
 Vector = VectorEnv[Any, Any, Any]
 
@@ -46,7 +46,9 @@ def roll_out(make: Callable[[], Vector], rounds: int, seed: int = 0) -> Rollout:
         actions = itertools.cycle([envs.action_space.sample() for _ in range(rounds)])
         results: list[Any] = [envs.reset(seed=seed)]
         while _plan(envs, "reason") == UNDECIDED:
-            results.append(envs.step(next(actions)))
+            step = envs.step(next(actions))
+            if len(results) <= rounds:
+                results.append(step)
         began = time.perf_counter()
         results.extend(envs.step(next(actions)) for _ in range(rounds))
         elapsed = time.perf_counter() - began

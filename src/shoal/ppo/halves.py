@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from shoal.vector.deciding import UNDECIDED
 from shoal.vector.parallel_env import ParallelEnv
-from shoal.vector.plan import needs_processes
+from shoal.vector.plan import UNDECIDED, needs_processes
 
 ALL = slice(None)
 

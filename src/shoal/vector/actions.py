@@ -16,7 +16,7 @@ from gymnasium import spaces
 
 from shoal.vector.action_checks import Batch, compile_check, range_check
 from shoal.vector.layout import Arena, Array, FixedLeaf, Layout, LooseLeaf, Node, Rows, as_index
-from shoal.vector.observations import LooseValues
+from shoal.vector.loose import LooseColumn, LooseValues, in_order
 
 Wide = tuple[int, ...]
 """The fixed leaves, by number, whose values are in double precision this time."""
@@ -121,9 +121,9 @@ class ActionWriter:
                 wide.append(number)
         if not wide and not batch.loose:
             return NOTHING_MORE
-        columns = enumerate(batch.loose)
-        loose = [(row, number, value) for number, values in columns for row, value in zip(rows, values, strict=True)]
-        return Written(loose, tuple(wide))
+        return Written(
+            [LooseColumn(rows, number, list(values)) for number, values in enumerate(batch.loose)], tuple(wide)
+        )
 
 
 def known_numbers(space: spaces.Space[Any], leaf: FixedLeaf) -> dict[int, Any] | None:
@@ -150,7 +150,8 @@ def reader_of(space: spaces.Space[Any], leaf: FixedLeaf, actions: Array) -> Call
     return read
 
 
-Read = Callable[[Rows, dict[tuple[int, int], Any], Wide], Iterator[Any]]
+Read = Callable[[Rows, dict[int, list[Any]], Wide], Iterator[Any]]
+"""For environments, their loose values, leaf by leaf, and what is in double precision."""
 
 
 class ActionReader:
@@ -170,18 +171,17 @@ class ActionReader:
 
     def read(self, rows: Rows, loose: LooseValues, wide: Wide) -> Iterator[Any]:
         """One action per environment in ``rows``; the other two are what the writer said."""
-        by_place = {(row, number): value for row, number, value in loose} if loose else {}
-        return self._iterate(rows, by_place, wide)
+        return self._iterate(rows, in_order(loose, rows), wide)
 
     def _compile(self, node: Node) -> Read:
         if isinstance(node, FixedLeaf):
             return self._fixed(node)
         if isinstance(node, LooseLeaf):
             number = node.number
-            return lambda rows, loose, wide: (loose[row, number] for row in rows)
+            return lambda rows, loose, wide: iter(loose[number])
         parts, keys = [self._compile(child) for child in node.children], node.keys
 
-        def read(rows: Rows, loose: dict[tuple[int, int], Any], wide: Wide) -> Iterator[Any]:
+        def read(rows: Rows, loose: dict[int, list[Any]], wide: Wide) -> Iterator[Any]:
             if not parts:
                 return iter([() if keys is None else {} for _ in rows])
             columns = zip(*(part(rows, loose, wide) for part in parts), strict=True)
@@ -192,7 +192,7 @@ class ActionReader:
     def _fixed(self, leaf: FixedLeaf) -> Read:
         arena, number, narrow = self._arena, leaf.number, self._arena.actions[leaf.number]
 
-        def read(rows: Rows, loose: dict[tuple[int, int], Any], wide: Wide) -> Iterator[Any]:
+        def read(rows: Rows, loose: dict[int, list[Any]], wide: Wide) -> Iterator[Any]:
             array = arena.wide_actions[number] if number in wide else narrow
             # The copy gives the environments rows of their own, which they may keep.
             return iter(array[as_index(rows)].copy())

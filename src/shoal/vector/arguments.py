@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -75,3 +75,12 @@ def _in_seconds(name: str, value: Any) -> float | None:
             f"{name} is more than {MOST_SECONDS:g} seconds, which is more than a system waits: use None for no limit"
         )
     return float(value)
+
+
+def check_factories(env_fns: Sequence[Callable[[], Any]]) -> None:
+    """Refuse what cannot make environments."""
+    if not env_fns:
+        raise ConfigurationError("env_fns is empty: at least one environment is needed")
+    for index, env_fn in enumerate(env_fns):
+        if not callable(env_fn):
+            raise ConfigurationError(f"env_fns[{index}] is not a callable that makes an environment: got {env_fn!r}")

@@ -118,7 +118,7 @@ class BatchSlice(LoopSlice):
             # Nobody knows in which row, and how far the others got, so all of them have to be reset.
             rows = [self.rows[place] for place in places.tolist()]
             self._catch_up(rows)
-            outcome.failures.extend(self._failure(error, row, "step") for row in rows)
+            outcome.failures.extend(self.failure_of(error, row, "step") for row in rows)
             self.clear_rows(rows)
             return {}
         finally:
@@ -163,7 +163,7 @@ class BatchSlice(LoopSlice):
                 batch.begin(places)
         except BaseException as error:
             self._catch_up(rows)
-            outcome.failures.extend(self._failure(error, row, "reset") for row in rows)
+            outcome.failures.extend(self.failure_of(error, row, "reset") for row in rows)
             return []
         finally:
             self.progress[0] = 0

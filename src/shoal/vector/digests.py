@@ -8,19 +8,20 @@ What has no fixed size (text, graphs) is digested one by one, as far as its part
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
-from shoal.vector.layout import Array, Rows, as_slice
-from shoal.vector.observations import LooseValues
+from shoal.vector.layout import Array, Rows, as_index, as_slice
+from shoal.vector.loose import LooseColumn, LooseValues
 
 WORDS = (np.uint64, np.uint32, np.uint16, np.uint8)
 MANY_WORDS = 512
 """From so many on, another function sums a row more quickly than the one that is called more quickly."""
 MOST_KNOWN = 64
+TEXT = 0x7E87  # so that a text has another checksum than a number that is written in the same way
 
 Term = tuple[Callable[[Array, Array], Array], Array, Array]
 """What sums, the words of an array's rows, and their weights."""
@@ -79,9 +80,13 @@ def _einsum(words: Array, weights: Array) -> Array:
 
 def add_loose(digests: Array, loose: LooseValues) -> None:
     """Let the digests depend on values without a fixed size too."""
-    for row, number, value in loose:
-        checksum = (_checksum(value) + 1) * (2 * number + 1)
-        digests[row] ^= np.uint64(checksum % 2**64)
+    for entry in loose:
+        if isinstance(entry, LooseColumn):
+            checksums = np.array([*map(_checksum, entry.values)], np.uint64)
+            digests[as_index(entry.rows)] ^= (checksums + np.uint64(1)) * np.uint64(2 * entry.number + 1)
+        else:
+            row, number, value = entry
+            digests[row] ^= np.uint64((_checksum(value) + 1) * (2 * number + 1))
 
 
 def _as_words(array: Array) -> Array:
@@ -95,11 +100,13 @@ def _as_words(array: Array) -> Array:
 
 def _checksum(value: Any, before: int = 0) -> int:
     """A number for anything made of numbers, text and arrays; what else it holds counts only by its type."""
+    if type(value) is str:
+        return crc32(value.encode("utf-8", "surrogatepass"), before ^ TEXT)
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        return zlib.crc32(value.tobytes(), zlib.crc32(f"{value.dtype}{value.shape}".encode(), before))
+        return crc32(value.tobytes(), crc32(f"{value.dtype}{value.shape}".encode(), before))
     if isinstance(value, str | bytes | int | float | bool | np.generic | None):
-        return zlib.crc32(repr(value).encode(), before)
-    before = zlib.crc32(type(value).__name__.encode(), before)
+        return crc32(repr(value).encode(), before)
+    before = crc32(type(value).__name__.encode(), before)
     if isinstance(value, dict):
         for key, part in value.items():
             before = _checksum(part, _checksum(key, before))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import math
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from shoal.vector.arguments import check_count, time_limit
+from shoal.vector.caller import warn_caller
 from shoal.vector.errors import ConfigurationError
 from shoal.vector.plan import needs_processes
 from shoal.vector.wards import Deadlines
@@ -37,6 +38,11 @@ class Engine:
     in_process: Sequence[int] = ()
     step_costs: tuple[float, ...] = ()
     """Not a keyword, but what ``backend="auto"`` has found."""
+
+    @classmethod
+    def of(cls, keywords: Mapping[str, Any]) -> Engine:
+        """Those of a face's keywords that are about how environments are run."""
+        return cls(**{each.name: keywords[each.name] for each in fields(cls) if each.name in keywords})
 
 
 @dataclass(frozen=True)
@@ -72,10 +78,10 @@ def care_of(engine: Engine, backend: str) -> Care:
     if care.deadlines or is_limited:
         given = ("step_timeout", "timeouts", "max_worker_memory", "max_worker_episodes")
         named = [f"{name}={value!r}" for name in given if (value := getattr(engine, name)) is not None]
-        warnings.warn(
+        warn_caller(
             f'{" and ".join(named)} has no effect with backend="{backend}": an environment in this process cannot '
             'be ended. Use backend="shm" or "pipes".',
-            stacklevel=5,
+            UserWarning,
         )
     return replace(care, deadlines=Deadlines(), max_worker_memory=None, max_worker_episodes=None)
 

@@ -13,6 +13,7 @@ beside the environment::
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,14 +21,17 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from shoal.vector.arguments import autoreset_mode_of
-from shoal.vector.branching import Branching
 from shoal.vector.engine import Engine
 from shoal.vector.errors import InvalidAction, InvalidActionType, ResetNeeded
+from shoal.vector.face import Face
 from shoal.vector.first_ready import Batch
 from shoal.vector.infos import by_environment
-from shoal.vector.layout import Layout
-from shoal.vector.messages import Attachment, EnvFn, Op, Outcome
-from shoal.vector.observations import LooseValues, ObservationReader, shortened
+from shoal.vector.layout import as_slice
+from shoal.vector.loose import LooseColumn, LooseValues
+from shoal.vector.messages import EnvFn, Op, Outcome
+from shoal.vector.observations import shortened
+from shoal.vector.session import Form
+from shoal.vector.tasked import Tasks
 from shoal.vector.tasks import Options, Seeds, TaskFunction, rows_of
 from shoal.vector.turns import Turn, TurnFactory
 
@@ -42,7 +46,7 @@ class Results(NamedTuple):
     infos: list[dict[str, Any]]
 
 
-class EnvList(Branching):
+class EnvList(Face):
     """Runs one environment per factory; they may all be different.
 
     Args:
@@ -78,42 +82,24 @@ class EnvList(Branching):
         replayable: bool | None = None,
         in_process: Sequence[int] = (),
     ) -> None:
-        self.closed = True
+        engine = Engine.of(locals())
+        self.closed = True  # until there is something to close
         env_fns = list(env_fns)
-        self._arrange_tasks(len(env_fns), groups, group_size, check_groups, tasks)
+        tasking = Tasks(len(env_fns), groups, group_size, check_groups, tasks)
         self.autoreset_mode = autoreset_mode_of(autoreset_mode)
-        self._start(
-            env_fns if turn is None else [TurnFactory(env_fn, turn) for env_fn in env_fns],
-            Engine(
-                backend=backend,
-                num_workers=num_workers,
-                threads_per_worker=threads_per_worker,
-                start_method=start_method,
-                step_timeout=step_timeout,
-                pin_workers=pin_workers,
-                isolate_rng=isolate_rng,
-                on_fault=on_fault,
-                timeouts=timeouts,
-                max_worker_memory=max_worker_memory,
-                max_worker_episodes=max_worker_episodes,
-                replayable=replayable,
-                in_process=in_process,
-            ),
-        )
+        self._open(env_fns if turn is None else [TurnFactory(env_fn, turn) for env_fn in env_fns], engine, tasking)
         try:
-            censuses = self._pool.censuses
+            censuses = self._session.pool.censuses
             self.observation_spaces = [census.observation_space for census in censuses]
             self.action_spaces = [census.action_space for census in censuses]
             self.metadatas = [census.metadata for census in censuses]
-            self._is_ready = np.array([census.was_reset for census in censuses])
-            anything = Anything()
-            attachment = Attachment(anything, anything, self.num_envs, self.autoreset_mode, self._task_source)
-            self._arena = self._pool.attach(attachment)
-            self._observations = ObservationReader(Layout.of(anything, anything, self.num_envs), self._arena)
+            self._furnish(Form(Anything(), Anything(), self.autoreset_mode, tasking.source))
         except BaseException:
-            self._finalizer()
+            self._session.close(1.0, quietly=True)
             raise
-        self.closed = False
+
+    def _settle_in(self) -> None:
+        self._arena, self._observations = self._session.arena, self._session.observations
 
     def reset(
         self, *, seed: Seeds = None, options: Options = None, env_ids: Any = None, group_ids: Any = None
@@ -128,50 +114,71 @@ class EnvList(Branching):
         """
         self._finish_stalled()
         self._check_idle("reset")
-        rows = self._rows_of(env_ids, group_ids)
-        resets = self._resets(rows, seed, options)
+        rows = self._tasks.rows_of(env_ids, group_ids)
+        resets = self._session.resets(self._tasks.resets(rows, seed, options))
         self._asked = rows
-        self._groups.expect(rows)
-        self._begin("reset", Op.RESET, resets)
-        return self.reset_wait()
+        self._tasks.groups.expect(rows)
+        if self._auto is None:
+            self._session.begin("reset", Op.RESET, resets)
+            return self.reset_wait()
+        with self._auto.beginning():
+            self._session.begin("reset", Op.RESET, resets)
+            results = self.reset_wait()
+        self._auto.note_infos(results[-1])
+        return results
 
     def reset_wait(self) -> tuple[list[Any], list[dict[str, Any]]]:
         """The results of a :meth:`reset` that was interrupted (Ctrl-C) while it waited."""
-        return self._finish("reset", self._reset_results)
+        self._check_open()
+        return self._session.finish("reset", self._reset_results)
 
     def _reset_results(self, outcome: Outcome) -> tuple[list[Any], list[dict[str, Any]]]:
         rows = self._asked
-        self._is_ready[rows] = True
-        results = self._settle(rows, outcome)
-        for row, observation in zip(rows, results.observations, strict=True):
-            self._groups.compare(row, observation)
+        self._readiness.begin(rows)
+        results = self._results(rows, outcome)
+        self._compare_members(rows, results)
         return results.observations, results.infos
 
     def step(self, actions: Sequence[Any], env_ids: Any = None) -> Results:
         """Step all environments, or some, and wait for all of these."""
-        if self._is_asked_again("step", (actions, env_ids)):
+        if self._auto is None:
+            return self._step(actions, env_ids)
+        if env_ids is None:
+            stepped: Results = self._timed(partial(self._step, actions, env_ids))
+            return stepped
+        self._consult()
+        stepped = self._step(actions, env_ids)
+        if self._auto is not None:
+            self._auto.note_some(len(stepped.rewards), stepped.infos)
+        return stepped
+
+    def _step(self, actions: Sequence[Any], env_ids: Any) -> Results:
+        session = self._session
+        if session.is_asked_again("step", (actions, env_ids)):
             return self.step_wait()
         self._check_idle("step")
         rows = rows_of(env_ids, self.num_envs)
         self._check_ready(rows)
-        loose, wide = self._write_actions(actions, rows)
-        payloads = self._steps(rows, loose, wide)
-        self._asked = rows
-        self._begin("step", Op.STEP, payloads)
-        return self._finish("step", self._step_results, asked=(actions, env_ids))
+        with session.access:
+            payloads = session.steps(rows, *self._write_actions(actions, rows))
+            self._asked = rows
+            results = session.perform("step", Op.STEP, payloads, self._step_results, asked=(actions, env_ids))
+        session.pending = None  # and not before, as in `Session.finish`
+        return results
 
     def step_wait(self) -> Results:
         """The results of a :meth:`step` that was interrupted (Ctrl-C) while it waited."""
-        return self._finish("step", self._step_results)
+        self._check_open()
+        return self._session.finish("step", self._step_results)
 
     def _step_results(self, outcome: Outcome) -> Results:
-        return self._settle(self._asked, outcome)
+        return self._results(self._asked, outcome)
 
     def close(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Close all environments. What is not done after ``timeout`` seconds, or at once with ``terminate``, is ended."""
         if not self.closed:
             self.closed = True
-            self._close_pool(timeout, terminate)
+            self._close_session(timeout, terminate)
             for name in ("_arena", "_observations"):
                 self.__dict__.pop(name, None)
 
@@ -182,56 +189,48 @@ class EnvList(Branching):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._wait_timed_out = True  # leaving the block, perhaps by an exception, is no mistake to warn about
+        self._session.wait_timed_out = True  # leaving the block, perhaps by an exception, is no mistake to warn about
         self.close()
 
-    def _settle(self, rows: list[int], outcome: Outcome) -> Results:
+    def _results(self, rows: list[int], outcome: Outcome) -> Results:
         """The results of these environments, or what they raised."""
         self._observations.update(outcome.loose)
         if outcome.failures:
-            self._give_up([failure.env_index for failure in outcome.failures])
-            self._raise_failures(outcome)
+            self._readiness.give_up([failure.env_index for failure in outcome.failures])
+            self._session.raise_failures(outcome)
         infos = by_environment(outcome.infos)
-        arena = self._arena
-        if self.autoreset_mode is AutoresetMode.DISABLED:
-            self._is_ready[rows] = ~(arena.terminated[rows] | arena.truncated[rows])
+        arena, where = self._arena, as_slice(rows) or rows
+        terminated, truncated = arena.terminated[where], arena.truncated[where]
+        self._readiness.note_ends(terminated | truncated, where)
         return Results(
             list(self._observations.read_some(rows)),
-            arena.reward[rows].tolist(),
-            arena.terminated[rows].tolist(),
-            arena.truncated[rows].tolist(),
+            arena.reward[where].tolist(),
+            terminated.tolist(),
+            truncated.tolist(),
             [infos.get(row, {}) for row in rows],
         )
 
-    # -- what sending and receiving need -------------------------------------------------------------------------
+    def _compare_members(self, rows: list[int], results: Results) -> None:
+        """See whether members of a group begin alike, where these have begun an episode."""
+        for row, observation in zip(rows, results.observations, strict=True):
+            self._tasks.groups.compare(row, observation)
 
-    def _check_ready(self, rows: Sequence[int]) -> None:
-        unready = [row for row in rows if not self._is_ready[row]]
-        if unready:
+    # -- what every face adds --------------------------------------------------------------------------------------
+
+    def _check_ready(self, rows: list[int]) -> None:
+        if not self._readiness.may_step(rows):
+            unready = [row for row in rows if not self._readiness.is_ready[row]]
             raise ResetNeeded(
                 f"environments {unready} must be reset before they are stepped: they have never been, their episode has "
                 "ended, or they have failed. Call reset(env_ids=…)"
             )
 
-    def _begin_episodes(self, rows: Sequence[int]) -> None:
-        self._is_ready[list(rows)] = True
-        self._groups.expect(rows)
-
     def _kind(self) -> str:
         spaces = [f"{seen} / {taken}" for seen, taken in zip(self.observation_spaces, self.action_spaces, strict=True)]
         return f"environments with spaces {'; '.join(spaces)} and autoreset {self.autoreset_mode.value}"
 
-    def _go_on_from(self, is_ready: list[bool]) -> None:
-        self._is_ready[:] = is_ready
-
     def _all_observations(self) -> list[Any]:
         return list(self._observations.read_some(list(range(self.num_envs))))
-
-    def _give_up(self, rows: Sequence[int]) -> None:
-        self._is_ready[list(rows)] = False
-
-    def _abandoned(self) -> None:
-        self._is_ready[:] = False
 
     def _write_actions(self, actions: Any, rows: list[int]) -> tuple[LooseValues, tuple[int, ...]]:
         if isinstance(actions, str | bytes | Mapping) or not isinstance(actions, Iterable):
@@ -244,17 +243,17 @@ class EnvList(Branching):
             raise InvalidAction(
                 f"{len(values)} actions were given for {len(rows)} environments. Nothing was sent to the environments."
             )
-        return [(row, 0, value) for row, value in zip(rows, values, strict=True)], ()
+        return [LooseColumn(rows, 0, values)], ()
 
     def _batch(self, outcomes: dict[int, Outcome]) -> Batch:
         together = Outcome.empty()
         for outcome in outcomes.values():
             together.loose.extend(outcome.loose)
             together.infos.extend(outcome.infos)
-        results = self._settle(list(outcomes), together)
-        for row, observation in zip(outcomes, results.observations, strict=True):
-            self._groups.compare(row, observation)
-        return Batch(np.array(list(outcomes), dtype=np.int64), *results)
+        rows = list(outcomes)
+        results = self._results(rows, together)
+        self._compare_members(rows, results)
+        return Batch(np.array(rows, dtype=np.int64), *results)
 
 
 class Anything(spaces.Space[Any]):

@@ -16,8 +16,8 @@
     │   └── EnvContractError (ValueError)    an environment returned what its spaces do not allow
     ├── WaitTimeout (TimeoutError)           a wait ended early; the work goes on, wait again
     └── WorkerError (RuntimeError)
-        ├── CannotStart                      no worker process could be started
-        │   └── OutOfDescriptors             no file descriptor is free; what goes on can go on later
+        ├── CannotStart                      no worker process could be started; a run can go on later
+        │   └── OutOfDescriptors             no file descriptor is free
         ├── WorkerDied                       a worker process ended by itself
         ├── WorkerTimeout (TimeoutError)     an environment overran its deadline; its worker was ended
         ├── WorkerCrashLoop                  replacements of a worker died too, again and again
@@ -154,14 +154,14 @@ class WorkerError(ShoalError, RuntimeError):
 
 
 class CannotStart(WorkerError):
-    """No worker process could be started: there are too many processes, or too little memory."""
+    """No worker process could be started: there are too many processes, or too little memory.
+
+    If that happens when a worker is to be replaced, nothing is lost by waiting: the next call tries again, and goes on.
+    """
 
 
 class OutOfDescriptors(CannotStart):
-    """No worker process could be started, because no file descriptor is free.
-
-    If that happens when a worker is to be replaced, nothing is lost: the next call tries again, and goes on.
-    """
+    """No worker process could be started, because no file descriptor is free."""
 
 
 class WorkerDied(WorkerError):

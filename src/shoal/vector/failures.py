@@ -43,6 +43,8 @@ class Failure:
     traceback: str
     pickled: bytes | None
     is_contract: bool
+    said: str
+    """What the environment has done, for the message."""
 
     @classmethod
     def of(
@@ -59,6 +61,7 @@ class Failure:
         """Take down ``error`` where it was caught."""
         kind = type(error)
         is_contract = isinstance(error, ContractViolation)
+        type_name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
         return cls(
             env_index=env_index,
             phase=phase,
@@ -66,11 +69,12 @@ class Failure:
             episode=episode,
             step=step,
             action=shortened(action) if phase == "step" and not (is_contract and action is None) else None,
-            type_name=kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}",
+            type_name=type_name,
             message=_capped(_text_of(error), MAX_MESSAGE),
             traceback="" if is_contract else _capped("".join(_lines_of(error)), MAX_TRACEBACK),
             pickled=None if is_contract else _pickled(error),
             is_contract=is_contract,
+            said=error.said if isinstance(error, ContractViolation) else f"raised {type_name}",
         )
 
 
@@ -161,11 +165,7 @@ def _describe(failure: Failure, where: str) -> str:
         "set_attr": "while an attribute was being set",
         "call": "in a call",
     }[failure.phase]
-    text = f"environment {failure.env_index}{where} {doing} "
-    if failure.is_contract:
-        text += f"broke Gymnasium's contract: {failure.message}"
-    else:
-        text += f"raised {failure.type_name}: {failure.message}"
+    text = f"environment {failure.env_index}{where} {doing} {failure.said}: {failure.message}"
     details = []
     if failure.seed is not None:
         details.append(f"seed {failure.seed}")

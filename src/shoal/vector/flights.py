@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 
 from shoal.vector.errors import AlreadyPending, ConfigurationError, NothingPending, StateError, WaitTimeout
 from shoal.vector.halves import Half
@@ -33,6 +34,8 @@ class Flights:
         self._each_under_way: set[int] = set()
         self._each_arrived: dict[int, Outcome] = {}
         """In the order of their arrival."""
+        self._failed: set[int] = set()
+        """Those of them that raised, so that nobody has to look through all."""
         self._begun: set[int] = set()
         """Those of them that were sent off to begin an episode."""
         self._recording: Recording | None = None
@@ -43,7 +46,7 @@ class Flights:
     def take_over(self, other: Flights) -> None:
         """Go on where another one was, of which nobody is under way."""
         self._recording, self._to_replay = other._recording, other._to_replay
-        self._each_arrived, self._begun = other._arrived, other._begun
+        self._each_arrived, self._begun, self._failed = other._arrived, other._begun, other._failed
 
     @property
     def _under_way(self) -> set[int]:
@@ -67,6 +70,7 @@ class Flights:
                     del self._halves[half.number]
                     if half.has_landed:
                         self._each_arrived.update(apart(half.outcome, half.rows))
+                        self._failed.update(failure.env_index for failure in half.outcome.failures)
                     else:
                         self._each_under_way.update(half.rows)
 
@@ -135,6 +139,7 @@ class Flights:
             self.look(None, self._missing(rows))
         for row in rows:
             self._each_arrived.pop(row, None)
+        self._failed.difference_update(rows)
 
     def land(self) -> None:
         """Wait until nobody is under way; whoever has arrived stays to be received."""
@@ -151,6 +156,8 @@ class Flights:
                 self._take_apart([arrival.env_index])
                 self._each_under_way.discard(arrival.env_index)
                 self._each_arrived[arrival.env_index] = arrival.outcome
+                if arrival.outcome.failures:
+                    self._failed.add(arrival.env_index)
 
     def has_arrived(self, row: int) -> bool:
         """Whether ``recv`` could hand it over without waiting."""
@@ -244,8 +251,10 @@ class Flights:
 
     def _failed_rows(self, wanted: Wanted) -> list[int]:
         """Who raised, of those that concern the caller."""
-        failed = [row for row, outcome in self._each_arrived.items() if outcome is not NOTHING and outcome.failures]
-        return [row for row in failed if not wanted.is_chosen or row in (wanted.exactly or ())] if failed else []
+        if not self._failed:
+            return []
+        failed = [row for row in self._each_arrived if row in self._failed]
+        return [row for row in failed if not wanted.is_chosen or row in (wanted.exactly or ())]
 
     def failed(self, wanted: Wanted) -> Outcome | None:
         """Take out those that raised; ``None`` if nobody did."""
@@ -255,6 +264,7 @@ class Flights:
         together = Outcome.empty()
         for row in rows:
             together.failures.extend(self._each_arrived.pop(row).failures)
+            self._failed.discard(row)
         return together
 
     def have_begun(self, rows: Iterable[int]) -> bool:
@@ -265,7 +275,7 @@ class Flights:
 
     def chosen(self, wanted: Wanted) -> dict[int, Outcome]:
         """Those that ``recv`` returns, in order."""
-        rows = list(self._arrived)[: wanted.max_envs] if wanted.exactly is None else wanted.exactly
+        rows = list(islice(self._arrived, wanted.max_envs)) if wanted.exactly is None else wanted.exactly
         return {row: self._each_arrived[row] for row in rows}
 
     def hand_over(self, rows: Iterable[int]) -> None:

@@ -52,6 +52,7 @@ def half_way_of(
             range(len(half.rows)) if are_all else [place_of[row] for row in each.rows] for each in columns
         ]
         told: EnvInfos = [Columns(where, each.values) for where, each in zip(places, columns, strict=True)]
+        told += [(place_of[row], info) for row, info in half.outcome.infos if isinstance(row, int)]
         return merge_infos(told, len(half.rows))
 
     def order(given: Any) -> bool:
@@ -72,7 +73,7 @@ def half_way_of(
                 if outcome is None:
                     return None
                 half.outcome, half.has_landed = outcome, True
-            if copies is None or is_first:
+            if copies is None or is_first or half.outcome.loose or half.outcome.failures:
                 is_first = False  # once, the ordinary way notes down that these environments have been seen
                 return None
             observations, rewards, terminated, truncated = copies

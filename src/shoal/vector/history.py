@@ -80,6 +80,10 @@ class Stretch:
         """Those that are later than that one."""
         return map(self._round, range(bisect_left(self.entries, (sequence + 1,)), len(self.entries)))
 
+    def count_after(self, sequence: int) -> int:
+        """How many are later than that one."""
+        return len(self.entries) - bisect_left(self.entries, (sequence + 1,))
+
     def _round(self, place: int) -> Round:
         """One of them. What it was given, and what came of it, is shown where it lies: until something is dropped."""
         between, size = self.sizes
@@ -151,7 +155,9 @@ class History:
     def finish_half(self, one: Round, results: Sequence[Array]) -> None:
         """Write down what has come of it."""
         under_way = self._halves_under_way
-        if not under_way or under_way[0] is not one:  # what was asked for before has not been finished like this
+        if (
+            not under_way or under_way[0] is not one or one.failed
+        ):  # what was asked for before has not been finished like this
             one.answered, one.results = EVERYBODY, joined(results)
             self._keep_halves()
             return
@@ -216,6 +222,38 @@ class History:
                 yield part
             else:
                 yield from reversed(part)
+
+    def count_after(self, sequence: int) -> int:
+        """How many rounds are later than that one."""
+        count = 0
+        for part in chain(reversed(self._rest()), reversed(self._parts)):
+            if isinstance(part, Round):
+                if part.sequence <= sequence:
+                    break
+                count += 1
+            else:
+                count += (its := part.count_after(sequence))
+                if its < len(part):
+                    break
+        return count
+
+    # -- with other workers ----------------------------------------------------------------------------------------------
+
+    def adopt(self, other: History, readdressed: Callable[[Round], Round], halves: Sequence[Half]) -> None:
+        """Go on where another history was, of which nothing is under way; with its memory.
+
+        ``readdressed`` addresses a round to the workers of now, as ``halves`` are.
+        """
+        assert self._sizes == other._sizes
+        assert other.under_way is None
+        other._keep_halves()
+        known = {number: None if half is None else halves[number] for number, half in other._halves.items()}
+        other._halves.update(known)  # which those stretches refer to
+        self._halves, self.nbytes = other._halves, other.nbytes
+        self._parts = deque(part if isinstance(part, Stretch) else readdressed(part) for part in other._parts)
+        for part in self._parts:
+            if isinstance(part, Round) and part.half is not None:
+                part.half = halves[part.half.number]
 
     # -- becoming shorter --------------------------------------------------------------------------------------------
 

@@ -64,11 +64,14 @@ def in_columns(rows: Rows, infos: Sequence[dict[str, Any]]) -> Columns | None:
     same in the end.
     """
     names = tuple(infos[0])
-    if not _are_plain(names) or [*map(tuple, infos)].count(names) < len(infos):
+    if not _are_plain(names) or sum(map(len, infos)) != len(names) * len(infos):
         return None
     columns: dict[str, Column] = {}
-    for name, values in zip(names, zip(*map(dict.values, infos), strict=True), strict=True):
-        column = _column(values)
+    for name in names:
+        try:
+            column = _column([info[name] for info in infos])
+        except KeyError:
+            return None
         if column is None:
             return None
         columns[name] = column
@@ -82,7 +85,7 @@ def _are_plain(names: tuple[Any, ...]) -> bool:
     return bool(names) and all(are_plain)
 
 
-def _column(values: tuple[Any, ...]) -> Column | None:
+def _column(values: list[Any]) -> Column | None:
     kinds = set(map(type, values))
     if len(kinds) > 1:
         return None
@@ -90,7 +93,7 @@ def _column(values: tuple[Any, ...]) -> Column | None:
     if kind is float or kind is bool:
         return np.array(values, kind)
     if kind is str:
-        return list(values)
+        return values
     if kind is int:
         try:
             return np.array(values, np.int64)

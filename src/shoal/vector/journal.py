@@ -27,9 +27,11 @@ from gymnasium.vector import AutoresetMode
 from shoal.vector.backends.base import Addressed
 from shoal.vector.digests import Digester
 from shoal.vector.failures import Failure
-from shoal.vector.halves import Half
+from shoal.vector.footprint import footprint
+from shoal.vector.halves import Half, halves_of
 from shoal.vector.history import History, joined
 from shoal.vector.layout import Arena, Array, Rows, as_index, private_arena
+from shoal.vector.loose import LooseColumn
 from shoal.vector.messages import EACH, STEP, STEP_EACH, Attachment, Command, Op, Redo, Replay, Reply, Steps, one_by_one
 from shoal.vector.rounds import (
     NOBODY,
@@ -41,13 +43,15 @@ from shoal.vector.rounds import (
     in_parts,
     num_rows,
     part_of,
+    readdressed,
     rest_of,
 )
 from shoal.vector.starts import Past, Start
 
 JOURNALED = frozenset((Op.RESET, Op.STEP, Op.CALL, Op.SET_ATTR, *EACH))
-ALONE_SECONDS = 6e-5
-"""What it costs to repeat a step of one environment by itself, beside the step."""
+ROUND_NBYTES, COMMAND_NBYTES, ALONE_NBYTES = 700, 500, 100
+"""What a round takes beside what it holds, what each command adds, and each environment that answers for itself."""
+POINTER_NBYTES = 8
 SMALL = 256
 """Results of at most so many bytes for each environment are kept as they are, which is quicker than to digest them ..."""
 MUCH = 2**16
@@ -95,25 +99,30 @@ class Journal:
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def write(self, commands: Sequence[Addressed]) -> None:
-        """Write down a command to some workers that has just been sent."""
+    def write(self, commands: Sequence[Addressed]) -> int:
+        """Write down a command to some workers that has just been sent; returns about how many bytes that takes."""
         _, (sequence, op, payload) = commands[0]
         if op not in JOURNALED:
-            return
+            return 0
         self.last_sequence = sequence
         if payload is None:
             self.write_step(sequence, len(commands))
-            return
+            return self.rounds.step_nbytes
         one = self._open[sequence] = Round(sequence, op, commands, self.seconds, len(commands))
-        one.nbytes = self._row_nbytes * num_rows(commands)
+        count = num_rows(commands)
+        # Texts and whatever else has no fixed size are in the commands themselves.
+        one.nbytes = ROUND_NBYTES + COMMAND_NBYTES * len(commands) + self._row_nbytes * count
+        one.nbytes += sum([_nbytes_of(command.payload) for _, command in commands])
         if op in STEPS:
             one.own_actions = {worker: self._given(command) for worker, command in commands}
         if op in EACH:
-            one.num_alone = num_rows(commands)
+            one.num_alone = count
+            one.nbytes += ALONE_NBYTES * count
         if op is not Op.CALL or not payload.is_read:
             self.rounds.append(one)
             if op in TOUCHES:
                 self._note_touch(commands)
+        return one.nbytes
 
     def write_step(self, sequence: int, num_workers: int) -> None:
         """Write down the ordinary step of all environments, which has just been ordered."""
@@ -131,9 +140,12 @@ class Journal:
         )  # fmt: skip
         self.rounds.begin_half(one)
 
-    def finish_half(self, half: Half) -> bool:
-        """All of a half are back, with nothing to tell; returns whether nobody has anything to answer any more."""
-        self.rounds.finish_half(self._open.pop(half.sequence), self._result_blocks())
+    def finish_half(self, half: Half, failures: Sequence[Failure] = ()) -> bool:
+        """All of a half are back; returns whether nobody has anything to answer any more."""
+        one = self._open.pop(half.sequence)
+        if failures:
+            one.failed |= {failure.env_index for failure in failures}
+        self.rounds.finish_half(one, self._result_blocks())
         return not self._open
 
     def _given(self, command: Command) -> list[Array]:
@@ -164,10 +176,13 @@ class Journal:
             self.finish_step()
         return True
 
-    def finish_step(self) -> None:
+    def finish_step(self, failures: Sequence[Failure] = ()) -> None:
         """Everybody has answered the ordinary step."""
-        assert self.rounds.under_way is not None
-        del self._open[self.rounds.under_way.sequence]
+        one = self.rounds.under_way
+        assert one is not None
+        if failures:
+            one.failed |= {failure.env_index for failure in failures}
+        del self._open[one.sequence]
         self.rounds.finish_step(self._result_blocks())
 
     def answer(self, worker: int, sequence: int, failures: Sequence[Failure]) -> bool:
@@ -307,6 +322,22 @@ class Journal:
         chosen = {row: start for row, start in starts.items() if row in rows and start.sequence > after}
         return Replay(redo, chosen, None if base is None else base[1])
 
+    def continuation(
+        self, worker: int, only: Rows, starts: Mapping[int, Start], after: int, most: int
+    ) -> tuple[list[Redo], int]:
+        """What these environments of a worker have done after that command, of so many commands at most; and the last.
+
+        ``starts``: where their histories begin, as :meth:`replay` gives it.
+        """
+        selection, last, redo = _Selection(only, starts, NOBODY), after, list[Redo]()
+        for one in islice(self.rounds.after(after), most):
+            if one.sequence in self._open:
+                break  # some have yet to answer
+            last = one.sequence
+            if (command := one.command_to(worker)) is not None:
+                redo.extend(self._redo(one, command, worker, selection))
+        return redo, last
+
     def _redo(self, one: Round, command: Command, worker: int, selection: _Selection) -> Iterator[Redo]:
         """What has been answered of a command, to be done again."""
         starts = selection.starts
@@ -318,8 +349,12 @@ class Journal:
         else:
             its = command.rows(self.rows[worker])
             is_one_of_many = isinstance(its, range) and len(selection.rows) < len(its)
-            among = [row for row in sorted(selection.rows) if row in its] if is_one_of_many else its
-            chosen: Rows = [row for row in among if selection.holds(row, one)]
+            chosen: Rows
+            if is_one_of_many and isinstance(selection.rows, range) and not selection.starts and not selection.until:
+                chosen = selection.rows  # neighbours, with all that they have done
+            else:
+                among = [row for row in sorted(selection.rows) if row in its] if is_one_of_many else its
+                chosen = [row for row in among if selection.holds(row, one)]
             if not chosen:
                 return
             if len(chosen) < len(its):
@@ -433,6 +468,11 @@ class Journal:
             since = one.before
         return nbytes / max(self.seconds - since, 1e-9)
 
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it takes: what was asked and answered, and captured states."""
+        return self.rounds.nbytes + sum(len(base) for _, base in self.bases.values())
+
     def replay_seconds(self, worker: int) -> float:
         """About how long a replay of this worker would take."""
         for one in self.rounds.after(self.floors[worker] - 1):
@@ -440,13 +480,25 @@ class Journal:
                 return self.seconds - one.before
         return 0.0
 
-    def seconds_to_repeat(self) -> float:
-        """About how long one process would take to repeat everything, each environment by itself.
+    def count_done_after(self, sequence: int) -> int:
+        """How many commands after that one have been answered, up to the first that has not."""
+        first_open = min(self._open, default=self.last_sequence + 1)
+        return self.rounds.count_after(sequence) - self.rounds.count_after(max(first_open - 1, sequence))
 
-        Infinite where histories begin with captured states.
-        """
-        alone = len(self.rounds) * len(self._everybody) * ALONE_SECONDS
-        return float("inf") if self.bases else alone + sum(map(self.replay_seconds, range(len(self.rows))))
+    # -- with other workers ----------------------------------------------------------------------------------------------
+
+    def adopt(self, other: Journal, group_size: int) -> None:
+        """Go on where another journal was: of the same environments, which have nothing to do, with other workers."""
+        assert not other._open
+        assert not other.bases, "a captured state is of the environments of one worker"
+        worker_of = [worker for worker, its in enumerate(self.rows) for _ in its]
+        self.rounds.adopt(
+            other.rounds, lambda one: readdressed(one, other.rows, worker_of), halves_of(self.rows, group_size)
+        )
+        self.starts, self.seconds, self.last_sequence = other.starts, other.seconds, other.last_sequence
+        touched = set[str]().union(*other.touched.values())
+        self.touched = {worker: set(touched) for worker in range(len(self.rows))} if touched else {}
+        self._drop()
 
     # -- becoming shorter --------------------------------------------------------------------------------------------
 
@@ -487,6 +539,14 @@ class Journal:
             min((base[0] for base in self.bases.values()), default=-1) if len(self.bases) == len(self.rows) else -1
         )
         self.rounds.drop_before(floor, self._open, lambda one: one.op in TOUCHES and one.sequence > touched)
+
+
+def _nbytes_of(payload: Any) -> int:
+    """About how much memory what a worker was asked takes."""
+    if not isinstance(payload, Steps):
+        return footprint([payload])
+    values = [entry.values if isinstance(entry, LooseColumn) else [entry] for entry in payload.loose]
+    return sum([POINTER_NBYTES * len(own) + footprint(own) for own in values])
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from gymnasium.vector import AutoresetMode
 from shoal.vector.failures import Failure
 from shoal.vector.infos import EnvInfos, by_environment
 from shoal.vector.layout import Array, Layout, Rows
-from shoal.vector.observations import LooseValues
+from shoal.vector.loose import LooseValues, singly
 from shoal.vector.starts import Start
 from shoal.vector.tasks import TaskSource
 
@@ -98,6 +98,8 @@ class Attachment:
     """Whether runners digest every result, because it is too large, or too loose, for the caller to keep."""
     num_slots: int = 1
     """For how many steps there is room for observations."""
+    lends_observations: bool = False
+    """Whether the caller gets views of the arena, which it may keep when everything is closed."""
     group_size: int = 1
     """So many neighbours are in the same part, where there are several."""
     has_sheet: bool = False
@@ -246,7 +248,7 @@ def apart(outcome: Outcome, rows: Rows) -> dict[int, Outcome]:
     outcomes = {row: Outcome.empty() for row in rows}
     for row, info in by_environment(outcome.infos).items():
         outcomes[row].infos.append((row, info))
-    for entry in outcome.loose:
+    for entry in singly(outcome.loose):
         outcomes[entry[0]].loose.append(entry)
     for failure in outcome.failures:
         outcomes[failure.env_index].failures.append(failure)
@@ -261,7 +263,7 @@ def one_by_one(command: Command) -> Iterator[tuple[int, Command]]:
             yield reset.env_index, Command(sequence, Op.RESET, [reset])
     else:
         loose: dict[int, LooseValues] = {}
-        for entry in payload.loose:
+        for entry in singly(payload.loose):
             loose.setdefault(entry[0], []).append(entry)
         for row in payload.rows:
             yield row, Command(sequence, Op.STEP, Steps([row], loose.get(row, []), payload.wide))

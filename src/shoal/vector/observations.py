@@ -6,24 +6,36 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from shoal.vector.layout import Arena, Array, Branch, FixedLeaf, Layout, LooseLeaf, Node, loose_leaves
+from shoal.vector.loose import LooseColumn, LooseValue, LooseValues, put_in
 
 Write = Callable[[int, Any], None]
 WriteColumn = Callable[[range, Sequence[Any]], bool]
-LooseValues = list[tuple[int, int, Any]]
-"""Values of loose leaves: (environment, number of the leaf, value)."""
-
 SMALL = 2048
 """Observations of so many bytes at most are gathered fastest as bytes; for larger ones the additional copy would cost more."""
 
 
+NOT_SENT = (
+    'What to do: return something else, or use backend="threads" (or "serial"): there all environments are in the caller\'s '
+    "process, and nothing is sent."
+)
+
+
 class ContractViolation(Exception):
     """What an environment returned does not fit; becomes an :class:`EnvContractError` for the caller."""
+
+    said = "broke Gymnasium's contract"
+
+
+class Unsendable(ContractViolation):
+    """What an environment returned fits, but cannot be sent to the caller's process."""
+
+    said = "returned what cannot leave its worker process"
 
 
 class ObservationWriter:
@@ -66,11 +78,10 @@ class ObservationWriter:
         if isinstance(node, FixedLeaf):
             return _fixed_column_writer(node, self._arena.observations[node.number])
         if isinstance(node, LooseLeaf):
-            write = _loose_writer(node, self.loose)
+            loose, number = self.loose, node.number
 
             def write_loose(rows: range, values: Sequence[Any]) -> bool:
-                for row, value in zip(rows, values, strict=True):
-                    write(row, value)
+                loose.append(LooseColumn(rows, number, list(values)))
                 return True
 
             return write_loose
@@ -215,10 +226,9 @@ class ObservationReader:
         # Most observations are a single array, which is worth a shorter way.
         self._only = arena.observations[0] if isinstance(layout.observation, FixedLeaf) else None
 
-    def update(self, values: LooseValues) -> None:
+    def update(self, loose: Iterable[LooseValue]) -> None:
         """Take in values of loose leaves."""
-        for row, number, value in values:
-            self._loose[number][row] = value
+        put_in(self._loose, loose)
 
     def loose_values(self) -> LooseValues:
         """The last values of all loose leaves."""

@@ -2,14 +2,15 @@
 
 ::
 
-    policy ──actions──▶ ParallelEnv ──checked, into the arena──▶ Pool ──▶ Backend ──▶ Runner, Runner, ...
-    policy ◀──arrays─── ParallelEnv ◀──────copied out of it───── Pool ◀── Backend ◀──────┘
+    policy ──actions──▶ ParallelEnv ──checked, into the arena──▶ Session ──▶ Pool ──▶ Backend ──▶ Runner, Runner, ...
+    policy ◀──arrays─── ParallelEnv ◀──────copied out of it───── Session ◀── Pool ◀── Backend ◀──────┘
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from threading import get_ident
+from functools import partial
+from operator import itemgetter
 from time import perf_counter
 from typing import Any
 
@@ -25,21 +26,22 @@ from shoal.vector.batching import (
     check_observation_mode,
     common_action_space,
 )
-from shoal.vector.deciding import Deciding
 from shoal.vector.engine import Engine
 from shoal.vector.errors import ConfigurationError, ResetNeeded, StateError
-from shoal.vector.face import Given
+from shoal.vector.face import Face
 from shoal.vector.first_ready import Batch
 from shoal.vector.half_way import HalfWay, half_way_of
 from shoal.vector.halves import halves_of
-from shoal.vector.infos import EnvInfos, batch_infos, num_informed
+from shoal.vector.infos import EnvInfos, batch_infos
 from shoal.vector.layout import Array, FixedLeaf
 from shoal.vector.leases import PoisonedLeases, num_slots_for
-from shoal.vector.messages import NOTHING, STEP, Attachment, EnvFn, Op, Outcome, Pace, Steps
-from shoal.vector.observations import EarlyCopy, ObservationReader
+from shoal.vector.messages import NOTHING, STEP, EnvFn, Op, Outcome, Pace, Steps
+from shoal.vector.observations import EarlyCopy
 from shoal.vector.parts import Part, split
 from shoal.vector.pool import OnReply
-from shoal.vector.short_way import short_way_of
+from shoal.vector.session import Form, Given
+from shoal.vector.short_way import ShortWay, short_way_of
+from shoal.vector.tasked import Tasks
 from shoal.vector.tasks import Options, Seeds, TaskFunction, reset_mask_of, seeds_of
 from shoal.vector.tensors import as_tensors, check_output, duplicate_for
 
@@ -48,7 +50,7 @@ LARGE = 2**18  # observations of so many bytes are copied worker by worker, as t
 Step = tuple[Any, Array, Array, Array, dict[str, Any]]
 
 
-class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
+class ParallelEnv(Face, VectorEnv[Any, Any, Array]):
     """Runs one environment per factory, on the backend of your choice, with the same results on every backend.
 
     Args:
@@ -70,8 +72,8 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         output: ``"numpy"``, or ``"torch"`` for tensors over the same memory, pinned where there is a GPU.
         step_timeout: seconds that a step of all environments may take. A worker that overruns it is ended. Needs worker
             processes: in-process backends cannot end an environment, and say so.
-        pin_workers: give each worker process a processor of its own, where there are exactly as many of both. Turn it
-            off for environments that use several threads or processes themselves.
+        pin_workers: let each worker process keep to a processor of its own while it looks for its next step, where there
+            are exactly as many of both. Turn it off for environments that start threads or processes in their steps.
         groups: how many groups there are; the members of a group are given the same task. Either this or
             ``group_size`` is enough.
         group_size: how many environments make a group.
@@ -132,100 +134,82 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         max_concurrency: int | None = None,
         worker: None = None,
     ) -> None:
+        keywords = locals()
         self.closed = True  # until there is something to close
         check_observation_mode(observation_mode)
-        for name, value in {"copy": copy, "debug_leases": debug_leases, "isolate_rng": isolate_rng}.items():
-            check_flag(name, value)
+        for name in ("copy", "debug_leases", "isolate_rng"):
+            check_flag(name, keywords[name])
         if worker is not None:
             raise ConfigurationError(
                 "a custom worker function is not supported: what steps environments is the same on every backend. "
                 "Put what it should do differently into a wrapper of the environment."
             )
         if shared_memory is not None:
-            backend = "shm" if shared_memory else "pipes"
+            keywords["backend"] = "shm" if shared_memory else "pipes"
         if max_concurrency is not None:
             _check_max_concurrency(max_concurrency)
-            num_workers = min(num_workers or max_concurrency, max_concurrency)
+            keywords["num_workers"] = min(num_workers or max_concurrency, max_concurrency)
+        keywords["start_method"] = start_method or context
         env_fns = list(env_fns)
-        self._arrange_tasks(len(env_fns), groups, group_size, check_groups, tasks)
+        tasking = Tasks(len(env_fns), groups, group_size, check_groups, tasks)
         self.autoreset_mode = autoreset_mode_of(autoreset_mode)
-        self._ends_for_good = self.autoreset_mode is AutoresetMode.DISABLED
-        """Whether an environment whose episode has ended waits for a reset."""
         self.copy = copy
-        self._num_slots = num_slots_for(copy, lease)
+        num_slots = num_slots_for(copy, lease)
         self._poisoned = PoisonedLeases(lease) if debug_leases and not copy else None
         check_output(output)
         self.output = output
-        self._start_or_try(
-            env_fns,
-            Engine(
-                backend=backend,
-                num_workers=num_workers,
-                threads_per_worker=threads_per_worker,
-                start_method=start_method or context,
-                step_timeout=step_timeout,
-                pin_workers=pin_workers,
-                isolate_rng=isolate_rng,
-                on_fault=on_fault,
-                timeouts=timeouts,
-                max_worker_memory=max_worker_memory,
-                max_worker_episodes=max_worker_episodes,
-                replayable=replayable,
-                in_process=in_process,
-            ),
-        )
+        self._open(env_fns, Engine.of(keywords), tasking)
         try:
             self._describe(observation_mode)
+            self._furnish(
+                Form(
+                    self.single_observation_space,
+                    self.single_action_space,
+                    self.autoreset_mode,
+                    tasking.source,
+                    group_size=tasking.group_size,
+                    num_slots=1 if self._poisoned is not None else num_slots,
+                    lends_observations=not copy and self._poisoned is None,
+                    duplicate=duplicate_for(output),
+                )
+            )
         except BaseException:
-            self._finalizer()
+            self._session.close(1.0, quietly=True)
             raise
-        self.closed = False
 
     def _describe(self, observation_mode: ObservationMode) -> None:
-        censuses = self._pool.censuses
+        censuses = self._session.pool.censuses
         self.observation_mode = observation_mode
         self.single_observation_space, self.observation_space = batch_spaces(censuses, observation_mode)
         self.single_action_space = common_action_space(censuses)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.metadata = {**censuses[0].metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = censuses[0].render_mode
-        self._is_seen = np.zeros(self.num_envs, dtype=np.bool_)
-        """Which environments have given an observation."""
-        self._is_ready = np.array([census.was_reset for census in censuses])
-        """Which environments may be stepped."""
-        self._all_ready = bool(self._is_ready.all())
-        self._has_stepped = False
         self._seconds_to_begin = 0.0
         """How long it took to begin the step that is under way."""
+        self._has_stepped = False
         self._hands_out_as_is = self._poisoned is None and self.output == "numpy"
-        self._furnish()
+        self._reads_copies = self.copy or self._poisoned is not None
 
-    def _furnish(self) -> None:
-        attachment = Attachment(
-            self.single_observation_space,
-            self.single_action_space,
-            self.num_envs,
-            self.autoreset_mode,
-            self._task_source,
-            num_slots=1 if self._poisoned is not None else self._num_slots,
-            group_size=self.group_size,
-        )
-        layout = attachment.layout
-        self._arena = self._pool.attach(attachment)
+    def _settle_in(self) -> None:
+        session = self._session
+        layout = session.layout
+        self._arena, self._observations = session.arena, session.observations
         self._actions = ActionWriter(
             self.single_action_space,
             layout,
             self._arena,
             ignores_ended=self.autoreset_mode is AutoresetMode.NEXT_STEP,
         )
-        self._observations = ObservationReader(layout, self._arena, duplicate_for(self.output))
         nbytes = sum(array.nbytes for array in self._arena.observations)
-        self._copies_early = self.copy and nbytes >= LARGE and len(self._pool.rows) > 1
+        self._copies_early = self.copy and nbytes >= LARGE and len(session.pool.rows) > 1
         self._early: EarlyCopy | None = None
         self._on_reply: OnReply | None = None
         self._has_one_leaf = isinstance(layout.observation, FixedLeaf)
         self._half_ways: list[HalfWay] = []
-        self._short_way = short_way_of(self._pool, layout, self._actions, hands_out=self._hands_out_as_is and self.copy)
+        self._short_way: ShortWay | None = short_way_of(
+            session.pool, layout, self._actions, hands_out=self._hands_out_as_is and self.copy
+        )
 
     # -- reset ---------------------------------------------------------------------------------------------------
 
@@ -240,12 +224,14 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
             env_ids: the environments to reset: indices, or a mask.
             group_ids: the groups to reset, instead.
         """
-        if self._trial is None:
+        if self._auto is None:
             self.reset_async(seed, options, env_ids, group_ids)
             return self.reset_wait()
-        with self._trial.beginning():
+        with self._auto.beginning():
             self.reset_async(seed, options, env_ids, group_ids)
-            return self.reset_wait()
+            results = self.reset_wait()
+        self._auto.note_infos(results[-1])
+        return results
 
     def reset_async(
         self, seed: Seeds = None, options: Options = None, env_ids: Any = None, group_ids: Any = None
@@ -254,7 +240,7 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         self._finish_stalled()
         self._check_idle("reset_async")
         options, mask = reset_mask_of(options, self.num_envs)
-        rows = self._rows_of(env_ids, group_ids)
+        rows = self._tasks.rows_of(env_ids, group_ids)
         if mask is not None:
             if len(rows) < self.num_envs:
                 raise ConfigurationError(
@@ -264,17 +250,19 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
             rows = np.flatnonzero(mask).tolist()
             seed = None if seed is None else [seeds[row] for row in rows]
         self._check_all_seen(rows, "reset_mask" if mask is not None else "reset")
-        with self._access:
-            self._begin("reset", Op.RESET, self._resets(rows, seed, options))
+        session = self._session
+        with session.access:
+            session.begin("reset", Op.RESET, session.resets(self._tasks.resets(rows, seed, options)))
             self._resetting = rows
-            self._groups.expect(rows)
+            self._tasks.groups.expect(rows)
 
     def _check_all_seen(self, rows: list[int], how: str) -> None:
+        is_seen = self._readiness.is_seen
         if self._has_stepped:
-            self._is_seen[:] = True
-        if len(rows) == self.num_envs or self._is_seen.all():
+            is_seen[:] = True
+        if len(rows) == self.num_envs or is_seen.all():
             return
-        is_missing = ~self._is_seen
+        is_missing = ~is_seen
         is_missing[rows] = False
         if is_missing.any():
             raise ResetNeeded(
@@ -284,73 +272,56 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, dict[str, Any]]:
         """Wait for what :meth:`reset_async` began."""
-        return self._finish("reset", self._reset_results, timeout)
+        self._check_open()
+        return self._session.finish("reset", self._reset_results, timeout)
 
     def _reset_results(self, outcome: Outcome) -> tuple[Any, dict[str, Any]]:
-        self._is_seen[self._resetting] = self._is_ready[self._resetting] = True
-        self._settle(outcome)
-        if self.group_size > 1:
-            for row in self._resetting:
-                self._groups.compare(row, self._observations.read_some([row]))
-        observation = self._handed_out(self._observations.read(self.copy or self._poisoned is not None))
-        return observation, self._merge_infos(outcome.infos, self.num_envs)
+        self._readiness.is_seen[self._resetting] = True
+        self._readiness.begin(self._resetting)
+        self._take_in(outcome)
+        self._compare_members(self._resetting)
+        return self._all_observations(), self._merge_infos(outcome.infos, self.num_envs)
 
     # -- step ----------------------------------------------------------------------------------------------------
 
     def step(self, actions: Any) -> Step:
         """Step all environments and wait for all of them."""
-        way = self._short_way
-        if way is not None and self._pending is None and self._all_ready and not self._has_sent:
-            with self._access:
+        way, session = self._short_way, self._session
+        if way is not None and session.pending is None and self._readiness.all_ready and not session.has_sent:
+            with session.access:
                 try:
                     results = way(actions)
                 except BaseException as error:
-                    self._interrupted_by(error)
+                    session.interrupted_by(error)
                     raise
                 if isinstance(results, Outcome):
                     return self._step_results(results)
                 if results is not None:
                     self._has_stepped = True
                     return results
-        # Before a step, and not after it: what goes wrong with a decision must not cost results.
-        if self._trial is not None and self._trial.is_over:
-            self._decide_before_flight()
-        comparison = self._comparison
-        if comparison is not None and comparison.is_slower:
-            self._come_back_where_slower()
-        if self._trial is not None:
-            results = self._step(actions)
-            self._trial.note_step(num_informed(results[-1]))
-            return results
-        if comparison is None:
+        if self._auto is None:
             return self._step(actions)
-        begin = perf_counter()
-        results = self._step(actions)
-        self._note_wait(perf_counter() - begin)
-        return results
+        stepped: Step = self._timed(partial(self._step, actions))
+        return stepped
 
     def _step(self, actions: Any) -> Step:
-        if self._pending is not None and self._is_asked_again("step", actions):
+        session = self._session
+        if session.pending is not None and session.is_asked_again("step", actions):
             return self.step_wait()
         self._check_open()
-        with self._access:
+        with session.access:
             payloads = self._prepare_step("step", actions)
-            self._pending, self._begun_by = "step", get_ident()
-            try:
-                results = self._step_results(self._pool.perform(STEP, payloads, self._on_reply))
-            except BaseException as error:
-                self._interrupted_by(error, actions)
-                raise
-        self._pending = self._early = self._on_reply = None  # and not before, as in `_finish`
+            results = session.perform("step", STEP, payloads, self._step_results, self._on_reply, actions)
+        session.pending = self._early = self._on_reply = None  # and not before, as in `Session.finish`
         return results
 
     def step_async(self, actions: Any) -> None:
         """Begin a step; :meth:`step_wait` gives its results. A batch of actions that does not fit is refused whole."""
         self._check_open()
-        self._decide_before_flight()
-        begin = perf_counter()
-        with self._access:
-            self._begin("step", Op.STEP, self._prepare_step("step_async", actions))
+        self._consult()
+        begin, session = perf_counter(), self._session
+        with session.access:
+            session.begin("step", Op.STEP, self._prepare_step("step_async", actions))
         self._seconds_to_begin = perf_counter() - begin
 
     def step_wait(self, timeout: float | None = None) -> Step:
@@ -358,47 +329,42 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
 
         After ``timeout`` seconds it raises and may be called again: the step goes on and no result is lost.
         """
-        begin = perf_counter()
-        results = self._finish_step(self._step_results, timeout)
-        if self._trial is not None:
-            self._trial.note_step(num_informed(results[-1]))
-        else:
-            self._note_wait(self._seconds_to_begin + perf_counter() - begin)
-        return results
+        return self._finish_step(self._step_results, itemgetter(-1), timeout)
 
-    def _finish_step(self, results_of: Callable[[Outcome], Given], timeout: float | None = None) -> Given:
-        results = self._finish("step", results_of, timeout, self._on_reply)
+    def _finish_step(
+        self, results_of: Callable[[Outcome], Given], infos_of: Callable[[Given], Any], timeout: float | None = None
+    ) -> Given:
+        self._check_open()
+        begin, session = perf_counter(), self._session
+        results = session.finish("step", results_of, timeout, self._on_reply)
         self._early = self._on_reply = None
+        if self._auto is not None:
+            self._auto.note_step(session, self._seconds_to_begin + perf_counter() - begin, infos_of(results))
         return results
 
     def _prepare_step(self, name: str, actions: Any) -> dict[int, Steps] | None:
         """Check everything, write the actions, and return what else the workers must be told."""
-        if self._pending is not None or self.closed or (self._has_sent and self._flights):
+        session = self._session
+        if session.pending is not None or self.closed or (session.has_sent and session.flights):
             self._check_idle(name)
-        if not self._all_ready:
-            raise ResetNeeded(self._why_not_ready())
-        loose, wide = self._actions.write(actions)
+        if not self._readiness.all_ready:
+            raise ResetNeeded(self._why_not_ready(list(range(self.num_envs))))
+        written = self._actions.write(actions)
         if self._copies_early:
             self._early = EarlyCopy(self._arena)
             self._on_reply = self._early.copy_rows
-        if not loose and not wide:
-            return None
-        return {
-            worker: Steps(rows, [entry for entry in loose if entry[0] in rows], wide)
-            for worker, rows in enumerate(self._pool.rows)
-        }
+        return session.steps_of_all(*written)
 
     def _step_results(self, outcome: Outcome) -> Step:
-        arena = self._arena
+        arena, readiness = self._arena, self._readiness
         reward, terminated, truncated = arena.reward.copy(), arena.terminated.copy(), arena.truncated.copy()
         self._has_stepped = True
-        if self._ends_for_good:
-            self._is_ready = ~(terminated | truncated)
-            self._all_ready = bool(self._is_ready.all())
+        if readiness.ends_for_good:
+            readiness.note_ends(terminated | truncated)
         if outcome.loose or outcome.failures:
-            self._settle(outcome)
+            self._take_in(outcome)
         infos = self._merge_infos(outcome.infos, self.num_envs) if outcome.infos else {}
-        observation = self._observations.read(self.copy or self._poisoned is not None, self._early)
+        observation = self._observations.read(self._reads_copies, self._early)
         if self._hands_out_as_is:
             return observation, reward, terminated, truncated, infos
         reward, terminated, truncated = map(self._converted, (reward, terminated, truncated))
@@ -415,36 +381,36 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
 
     def _send_together(self, actions: Any, rows: list[int]) -> None:
         self._check_not_pending("step_async")
-        if self._trial is not None:
-            self._decide_before_flight()
         self._send(actions, rows, Pace.TOGETHER)
 
     def _order_half(self, half: int, actions: Any) -> bool:
         """As :meth:`_send_together`, for one of two halves, if there is a short way now."""
-        if self._pending is not None or self.closed or self._trial is not None or not self._all_ready:
+        session = self._session
+        if session.pending is not None or self.closed or self._is_undecided or not self._readiness.all_ready:
             return False
         if not self._half_ways:
-            self._half_ways, self._has_sent = self._make_half_ways(), True
+            self._half_ways, session.has_sent = self._make_half_ways(), True
         return self._half_ways[half].order(actions)
 
     def _finish_half(self, half: int) -> Step | None:
         """What came of that, if it can be had on the short way; otherwise :meth:`_recv_exactly` goes on."""
-        self._pool.check_owner()
+        self._session.pool.check_owner()
         return self._half_ways[half].finish() if self._half_ways else None
 
     def _make_half_ways(self) -> list[HalfWay]:
-        arena = self._arena
+        arena, session = self._arena, self._session
         hands_out = (
             self._hands_out_as_is
             and self.group_size == 1
-            and not self._ends_for_good
-            and self._num_slots == 1
+            and not self._readiness.ends_for_good
+            and arena.num_slots == 1
+            and self.copy
             and self._has_one_leaf
         )
         results = [arena.observations[0], arena.reward, arena.terminated, arena.truncated] if hands_out else None
-        halves = halves_of(self._pool.rows, self.group_size)
+        halves = halves_of(session.pool.rows, self.group_size)
         merge = self._merge_infos
-        return [half_way_of(half, self._pool, self._flights, self._actions, results, merge) for half in halves]
+        return [half_way_of(half, session.pool, session.flights, self._actions, results, merge) for half in halves]
 
     # -- everything else -----------------------------------------------------------------------------------------
 
@@ -460,8 +426,8 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Close all environments. What is not done after ``timeout`` seconds, or at once with ``terminate``, is ended."""
-        self._close_pool(timeout, terminate)
-        # What refers to the arena keeps its memory, and a descriptor, alive.
+        self._close_session(timeout, terminate)
+        # What refers to the arena keeps its memory alive, where the caller may have views of it.
         for name in ("_arena", "_actions", "_observations"):
             self.__dict__.pop(name, None)
         self._early = self._on_reply = self._short_way = None
@@ -478,19 +444,14 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
         )
 
     def __exit__(self, *_: object) -> None:
-        self._wait_timed_out = True  # leaving the block, perhaps by an exception, is no mistake to warn about
+        self._session.wait_timed_out = True  # leaving the block, perhaps by an exception, is no mistake to warn about
         self.close()
 
     # -- what all of it stands on --------------------------------------------------------------------------------
 
-    def _check_ready(self, rows: Sequence[int]) -> None:
-        if not self._all_ready and not self._is_ready[list(rows)].all():
-            raise ResetNeeded(self._why_not_ready(list(rows)))
-
-    def _begin_episodes(self, rows: Sequence[int]) -> None:
-        self._is_ready[list(rows)] = True
-        self._all_ready = bool(self._is_ready.all())
-        self._groups.expect(rows)
+    def _check_ready(self, rows: list[int]) -> None:
+        if not self._readiness.may_step(rows):
+            raise ResetNeeded(self._why_not_ready(rows))
 
     def _kind(self) -> str:
         return (
@@ -498,20 +459,8 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
             f"autoreset {self.autoreset_mode.value}"
         )
 
-    def _go_on_from(self, is_ready: list[bool]) -> None:
-        self._is_ready[:] = is_ready
-        self._all_ready = bool(self._is_ready.all())
-        self._is_seen[:] = True
-
     def _all_observations(self) -> Any:
-        return self._handed_out(self._observations.read(self.copy or self._poisoned is not None))
-
-    def _give_up(self, rows: Sequence[int]) -> None:
-        self._is_ready[list(rows)] = False
-        self._all_ready = False
-
-    def _abandoned(self) -> None:
-        self._give_up(range(self.num_envs))
+        return self._handed_out(self._observations.read(self._reads_copies))
 
     def _write_actions(self, actions: Any, rows: list[int]) -> Written:
         return self._actions.write_some(actions, rows)
@@ -525,14 +474,9 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
             if outcome.loose:
                 self._observations.update(outcome.loose)
             infos.extend((place, info) for _, info in outcome.infos)
-        if self.group_size > 1:
-            for row in rows:
-                self._groups.compare(row, self._observations.read_some([row]))
+        self._compare_members(rows)
         terminated, truncated = arena.terminated[rows], arena.truncated[rows]
-        self._is_seen[rows] = True
-        if self._ends_for_good:
-            self._is_ready[rows] = ~(terminated | truncated)
-            self._all_ready = bool(self._is_ready.all())
+        self._readiness.note_ends(terminated | truncated, rows)
         return Batch(
             np.array(rows, dtype=np.int64),
             self._converted(self._observations.read_some(rows)),
@@ -541,6 +485,12 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
             self._converted(truncated),
             self._merge_infos(infos, len(rows)),
         )
+
+    def _compare_members(self, rows: list[int]) -> None:
+        """See whether members of a group begin alike, where these have begun an episode."""
+        if self.group_size > 1:
+            for row in rows:
+                self._tasks.groups.compare(row, self._observations.read_some([row]))
 
     def _merge_infos(self, infos: EnvInfos, num_envs: int) -> dict[str, Any]:
         return batch_infos(infos, num_envs)
@@ -554,28 +504,25 @@ class ParallelEnv(Deciding, VectorEnv[Any, Any, Array]):
     def _converted(self, results: Any) -> Any:
         return as_tensors(results) if self.output == "torch" else results
 
-    def _settle(self, outcome: Outcome) -> None:
+    def _take_in(self, outcome: Outcome) -> None:
         """Take in what is not in the arena, and raise what environments raised."""
         if outcome.loose:
             self._observations.update(outcome.loose)
         if outcome.failures:
-            broken = [failure.env_index for failure in outcome.failures if failure.phase in ("reset", "step")]
-            self._is_ready[broken] = False
-            self._all_ready = bool(self._is_ready.all())
-            self._raise_failures(outcome)
-        if not self._all_ready:
-            self._all_ready = bool(self._is_ready.all())
+            failed = [failure.env_index for failure in outcome.failures if failure.phase in ("reset", "step")]
+            self._readiness.give_up(failed)
+            self._session.raise_failures(outcome)
 
-    def _why_not_ready(self, rows: list[int] | None = None) -> str:
-        unready = ~self._is_ready
-        rows = [row for row in (range(self.num_envs) if rows is None else rows) if unready[row]]
+    def _why_not_ready(self, rows: list[int]) -> str:
+        readiness = self._readiness
+        rows = [row for row in rows if not readiness.is_ready[row]]
         names = f"environment {rows[0]}" if len(rows) == 1 else f"environments {rows}"
-        if self._ends_for_good and self._is_seen[rows].all():
+        if readiness.ends_for_good and (self._has_stepped or readiness.is_seen[rows].all()):
             return (
                 f"the episode of {names} has ended and autoreset is disabled: reset with "
                 'options={"reset_mask": terminated | truncated} before the next step'
             )
-        if not self._is_seen[rows].any():
+        if not readiness.is_seen[rows].any():
             return f"{names} must be reset before the first step: call reset()"
         return f"{names} failed, and must be reset before the next step: call reset()"
 

@@ -18,7 +18,15 @@ import numpy as np
 from gymnasium.vector.utils import batch_space
 
 from shoal.vector.arguments import check_count
-from shoal.vector.errors import Closed, ConfigurationError, NothingPending, ShoalError, WaitTimeout, WorkerError
+from shoal.vector.errors import (
+    CannotStart,
+    Closed,
+    ConfigurationError,
+    NothingPending,
+    ShoalError,
+    WaitTimeout,
+    WorkerError,
+)
 from shoal.vector.messages import rows_of_part
 from shoal.vector.tasks import Options, Seeds
 
@@ -74,13 +82,15 @@ class Part:
     def _receive(self, timeout: float | None) -> Batch:
         try:
             batch = self._envs._recv_exactly(self._rows, timeout)
-        except WaitTimeout:
+        except (WaitTimeout, CannotStart):
             raise  # all of them go on, as after an exception that is not ours, from the handler of a signal: wait again
         except (WorkerError, Closed):
             self._is_stepping = False  # none of them will be back
             raise
         except ShoalError:
-            self._envs._flights.drop(self._rows)  # one has raised; what the others did is lost with it, as in any step
+            self._envs._session.flights.drop(
+                self._rows
+            )  # one has raised; what the others did is lost with it, as in any step
             self._is_stepping = False
             raise
         self._is_stepping = False

@@ -34,6 +34,28 @@ def dumps(value: Any) -> bytes:
         return data
 
 
+def why_unsendable(value: Any, path: str = "") -> str:
+    """Why ``value`` cannot be sent to another process, naming the part of it that is to blame; empty if it can be."""
+    try:
+        pickle.loads(dumps(value))
+    except Exception as error:
+        if isinstance(value, dict):
+            for key, part in value.items():
+                if why := why_unsendable(part, f"{path}[{key!r}]"):
+                    return why
+        return f"{path or 'it'}: {type(error).__name__}: {error}"
+    return ""
+
+
+def dump_known(value: Any) -> bytes:
+    """Pickle for a process that may not be able to import what is used here, quickly where everything is known everywhere."""
+    try:
+        return _dumped(_KnownPickler, value)
+    except Exception:
+        data: bytes = cloudpickle.dumps(value, protocol=5)
+        return data
+
+
 def dump_by_value(value: Any) -> bytes:
     """Pickle for a process that may not be able to import what is used here."""
     return _dumped(PicklerByValue, value)
@@ -81,6 +103,22 @@ def _names_in_class_bodies(code: CodeType) -> Iterator[str]:
 
 
 _LOADS = frozenset(("LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"))
+
+
+KNOWN = frozenset(("builtins", "numpy", "shoal"))
+"""Packages that every worker has, of the same version."""
+
+
+class _NotKnown(Exception):
+    """What is to be pickled is of a class that a worker may not be able to import."""
+
+
+class _KnownPickler(pickle.Pickler):
+    def reducer_override(self, value: Any) -> Any:
+        module = getattr(value, "__module__", None) or type(value).__module__
+        if module.partition(".")[0] in KNOWN:
+            return NotImplemented
+        raise _NotKnown
 
 
 class _SpacePickler(pickle.Pickler):

@@ -1,9 +1,10 @@
 """The inside of a step where nothing happens: environments are called, and what they return is written down.
 
-Most steps are like that: every environment returns what it should, and none of them ends its episode.
-Then all is done here, in one long function whose names are all its own, because around cheap steps every call and every
-look at an attribute would be seen. As soon as one of them is not plain the others are called in the ordinary way, and all
-results are handed back, to be taken in with all that can be true of them.
+Most steps are like that: every environment returns what it should. With autoreset in the next step, an episode may end too:
+it is only noted which environments are due. These are reset before the others are stepped, and a ``Begun`` takes the place of
+each, so that all are still stepped together. All this is done here, in one long function whose names are all its own, because
+around cheap steps every call and every look at an attribute would be seen. As soon as one of them is not plain the others are
+called in the ordinary way, and all results are handed back, to be taken in with all that can be true of them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from gymnasium.vector import AutoresetMode
 
 from shoal.vector.batch_slice import BatchSlice
 from shoal.vector.contract import NUMBERS
@@ -21,8 +23,13 @@ from shoal.vector.layout import Arena, Array, FixedLeaf, Layout, Rows, as_slice
 from shoal.vector.observations import SMALL
 from shoal.vector.slices import LoopSlice
 
+BOOLS = frozenset((bool, np.bool_))
+NO_ENDS = (False, False)
 ndarray, frombuffer = np.ndarray, np.frombuffer
 NP_FALSE = np.False_  # there is only one
+
+Ends = dict[int, tuple[bool, bool]]
+"""The flags of those environments whose episode has ended."""
 
 PlainSteps = Callable[[list[Any], list[Failure], Array | None, Told], list[Any] | None]
 """Takes an action for each environment, a list for failures, an array for the observations if they are not to be written
@@ -31,36 +38,42 @@ what environments returned, all of which is still to be taken in; ``None`` there
 list of failures."""
 
 
-def plain_steps_of(its: LoopSlice | BatchSlice, rows: Rows, arena: Arena, layout: Layout) -> PlainSteps | None:
-    """What steps these environments, where their results are of the kind that can be plain."""
+def plain_steps_of(
+    its: LoopSlice | BatchSlice, rows: Rows, arena: Arena, layout: Layout, mode: AutoresetMode
+) -> PlainSteps | None:
+    """What steps these environments, where their results are of the kind that can be plain.
+
+    Those that overlap are stepped only: none of them may be due.
+    """
     leaf, index = layout.observation, as_slice(rows)
-    if (
-        isinstance(its, BatchSlice)
-        or (its.overlaps and its.only_lanes is None)
-        or index is None
-        or arena.num_slots > 1
-        or layout.has_loose_observations
-        or not arena.observations
-    ):
+    if isinstance(its, BatchSlice) or (its.overlaps and its.only_lanes is None) or index is None or arena.num_slots > 1:
         return None
     if isinstance(leaf, FixedLeaf) and leaf.shape:
-        return (_overlapping_steps if its.overlaps else _plain_steps)(its, rows, index, arena, leaf)
-    return _plain_steps(its, rows, index, arena, None) if isinstance(rows, range) and not its.overlaps else None
+        if its.overlaps:
+            return _overlapping_steps(its, rows, index, arena, leaf)
+        return _plain_steps(its, rows, index, arena, leaf, mode)
+    return _plain_steps(its, rows, index, arena, None, mode) if isinstance(rows, range) and not its.overlaps else None
 
 
-def _plain_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: FixedLeaf | None) -> PlainSteps:
-    """For observations that are one array (``leaf``), or numbers and dictionaries, which are looked at when all are there."""
+def _plain_steps(
+    its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: FixedLeaf | None, mode: AutoresetMode
+) -> PlainSteps:
+    """For observations that are one array (``leaf``), or anything else, which is looked at when all are there."""
     dtype, shape = (None, None) if leaf is None else (leaf.dtype, leaf.shape)
     first = its.rows.start
     places = None if rows is its.rows else [row - first for row in rows]
     chosen = slice(index.start - first, index.stop - first, index.step)
-    all_observations = arena.observations[0][index]
+    all_observations = arena.observations[0][index] if leaf is not None else arena.reward  # which is looked at nowhere
     # Small observations are put together as bytes, which is quicker than one after the other.
     is_small, all_shape = all_observations[0].nbytes <= SMALL, all_observations.shape
     are_neighbours = all_observations.flags.c_contiguous
     as_bytes = all_observations.reshape(-1).view(np.uint8).data if is_small and are_neighbours else None
     # Memory views take numbers faster than arrays do.
     rewards: Any = arena.reward.data
+    terminated_at: Any = arena.terminated.data
+    truncated_at: Any = arena.truncated.data
+    # In the other modes an end needs more: a reset at once, or the caller's to be waited for.
+    ends_are_plain = mode is AutoresetMode.NEXT_STEP
     progress = its.progress
     terminateds, truncateds = (flags.view(np.uint8)[index].data for flags in (arena.terminated, arena.truncated))
     no_flags = bytes(len(rows))
@@ -73,7 +86,10 @@ def _plain_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: F
             envs, steps = its.envs[chosen], its.steps
             for place in places:
                 steps[place] += 1
+        if its.due:
+            envs = its.begin_due(rows, envs, failures)
         observations: list[Any] = []
+        ended: Ends = {}
         is_plain = True
         try:
             # Without `strict`, which takes longer to be said than a cheap environment takes for its step.
@@ -86,8 +102,13 @@ def _plain_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: F
                     is_plain = False
                     break
                 if (
-                    (terminated is False or terminated is NP_FALSE)
-                    and (truncated is False or truncated is NP_FALSE)
+                    (
+                        (
+                            (terminated is False or terminated is NP_FALSE)
+                            and (truncated is False or truncated is NP_FALSE)
+                        )
+                        or is_plain_end(row, terminated, truncated, ended)
+                    )
                     and type(info) is dict
                     and (type(reward) is float or type(reward) in NUMBERS)
                     and (
@@ -111,17 +132,21 @@ def _plain_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: F
                 result, is_plain = (observation, reward, terminated, truncated, info), False
                 break
         except BaseException as error:
-            results = put_together(observations, told)
-            its.go_on_after(error, rows, results, actions, failures)
+            results = put_together(observations, ended, told)
+            its.go_on_after(error, rows, envs, results, actions, failures)
             return results
         if not is_plain:
-            results = [*put_together(observations, told), result]
-            its.go_on_with(rows, results, actions, failures)
+            results = [*put_together(observations, ended, told), result]
+            its.go_on_with(rows, envs, results, actions, failures)
             return results
         progress[0] = 0
         if dtype is None and not its.writer.write_together(rows, observations):  # type: ignore[arg-type]
-            return put_together(observations, told)
+            return put_together(observations, ended, told)
         terminateds[:] = truncateds[:] = no_flags
+        if ended:
+            for row, (terminated, truncated) in ended.items():
+                its.due.add(row)
+                terminated_at[row], truncated_at[row] = terminated, truncated
         if dtype is None:
             return None
         if target is None:
@@ -143,12 +168,19 @@ def _plain_steps(its: LoopSlice, rows: Rows, index: slice, arena: Arena, leaf: F
             target[place] = observation
         return None
 
-    def put_together(observations: list[Any], told: Told) -> list[Any]:
+    def is_plain_end(row: int, terminated: Any, truncated: Any, ended: Ends) -> bool:
+        """Whether these flags are good as they are, and nothing more is to be done in this step; it is noted then."""
+        if not ends_are_plain or type(terminated) not in BOOLS or type(truncated) not in BOOLS:
+            return False
+        ended[row] = terminated, truncated
+        return True
+
+    def put_together(observations: list[Any], ended: Ends, told: Told) -> list[Any]:
         """What those who were plain have returned."""
         infos = dict(told)
         told.clear()
         return [
-            (observation, rewards[row], False, False, infos.get(row, {}))
+            (observation, rewards[row], *ended.get(row, NO_ENDS), infos.get(row, {}))
             for row, observation in zip(rows, observations, strict=False)
         ]
 

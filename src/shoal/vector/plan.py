@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -20,11 +19,16 @@ from shoal.vector.backends import (
     default_start_method,
     processes_unavailable,
 )
+from shoal.vector.caller import warn_caller
 from shoal.vector.cpus import usable_cpus
 from shoal.vector.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from shoal.vector.engine import Engine
+
+
+UNDECIDED = "the first steps are timed in this process, then it is decided"
+"""The reason for a plan that may soon be another."""
 
 
 @dataclass(frozen=True)
@@ -104,11 +108,9 @@ def _warn_of_fork() -> None:
     reasons = [f"has other threads ({', '.join(others[:3])}{', …' if len(others) > 3 else ''})"] if others else []
     reasons += ["has loaded torch, which computes in threads of its own"] if "torch" in sys.modules else []
     if reasons:
-        warnings.warn(
+        warn_caller(
             f'start_method="fork" copies this process, which {" and ".join(reasons)}: workers may wait for ever for a lock '
-            'that no thread of theirs will release. Leave start_method out ("forkserver" starts as quickly), or silence this.',
-            RuntimeWarning,
-            stacklevel=2,
+            'that no thread of theirs will release. Leave start_method out ("forkserver" starts as quickly), or silence this.'
         )
 
 

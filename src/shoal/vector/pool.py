@@ -22,12 +22,12 @@ from shoal.vector.access import Access
 from shoal.vector.backends import Backend, Recipe, make_backend
 from shoal.vector.backends.serial import SerialBackend
 from shoal.vector.engine import Care
-from shoal.vector.errors import OutOfDescriptors, ProtocolError, ShoalError, WaitTimeout, WorkerDied, WorkerError
+from shoal.vector.errors import CannotStart, ProtocolError, ShoalError, WaitTimeout, WorkerDied, WorkerError
 from shoal.vector.failures import raise_failures
 from shoal.vector.forked import HERE
 from shoal.vector.halves import Half
 from shoal.vector.interrupts import NotPostponed, postponed
-from shoal.vector.layout import Arena
+from shoal.vector.layout import Arena, Rows
 from shoal.vector.messages import (
     STEP,
     STEP_EACH,
@@ -71,7 +71,12 @@ class Pool:
         care: Care,
         *,
         pin_workers: bool,
+        entropy: int | None = None,
     ) -> None:
+        """Nothing runs before :meth:`start`.
+
+        ``entropy``: of environments that are to do again what others have done. It seeds those that nobody seeds.
+        """
         self.num_envs = len(env_fns)
         self._owner = HERE.pid
         self._sequence = 0
@@ -85,10 +90,12 @@ class Pool:
         shares = partition(self.num_envs, plan.num_workers, plan.local_envs, plan.step_costs)
         self.rows = [share.rows for share in shares]
         self._workers = range(len(shares))
+        self._everybody = list(range(self.num_envs))
         self.worker_of = [worker for worker, rows in enumerate(self.rows) for _ in rows]
-        entropy = secrets.randbits(62) if care.is_journaled else None
+        self.entropy = (secrets.randbits(62) if entropy is None else entropy) if care.is_journaled else None
         recipes = [
-            Recipe(rows, list(env_fns[rows.start : rows.stop]), entropy, plan.threads_per_worker) for rows in self.rows
+            Recipe(rows, list(env_fns[rows.start : rows.stop]), self.entropy, plan.threads_per_worker)
+            for rows in self.rows
         ]
         local = [worker for worker, share in enumerate(shares) if share.is_local]
         self.backend: Backend = make_backend(
@@ -97,6 +104,9 @@ class Pool:
         )  # fmt: skip
         if care.is_journaled or not self.backend.in_process:
             self.backend = Supervisor(self.backend, recipes, care)
+
+    def start(self) -> None:
+        """Start the workers, and make all environments. May take long, and be ended by :meth:`close` in another thread."""
         try:
             with self.access:
                 self.backend.start()
@@ -128,6 +138,14 @@ class Pool:
         self._num_slots = attachment.num_slots
         self._sequence += -self._sequence % self._num_slots  # so that its remainder is the slot, which is 0 now
         return self.arena
+
+    def follow_on(self, other: Pool) -> None:
+        """Take the place of another pool: of the same environments, which have nothing to do."""
+        self._sequence = other._sequence + -other._sequence % self._num_slots
+        for array, source in zip(
+            [*self.arena.results, self.arena.origins], [*other.arena.results, other.arena.origins], strict=True
+        ):
+            array[:] = source
 
     def begin(self, op: Op, payloads: Mapping[int, Any] | None = None) -> None:
         """Send a command: to every worker, or to those that have a payload."""
@@ -227,7 +245,7 @@ class Pool:
         except Exception as error:
             if self.access.is_shut:  # by a signal handler in the middle of the wait
                 self.access.refuse()
-            if isinstance(error, WorkerError) and not isinstance(error, OutOfDescriptors):  # then the next poll goes on
+            if isinstance(error, WorkerError) and not isinstance(error, CannotStart):  # then the next poll goes on
                 self._fail(error)
             raise
         if self.access.is_shut:
@@ -304,6 +322,15 @@ class Pool:
                 merged.failures.extend(outcome.failures)
                 merged.values.extend(outcome.values)
         return merged
+
+    def shares(self, rows: list[int]) -> dict[int, Rows]:
+        """These environments by who runs them, in the given order; all of them as the ranges that they are."""
+        if rows == self._everybody:
+            return dict(enumerate(self.rows))
+        by_worker: dict[int, Rows] = {}
+        for row in rows:
+            by_worker.setdefault(self.worker_of[row], []).append(row)  # type: ignore[union-attr]
+        return by_worker
 
     @property
     def is_idle(self) -> bool:

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 from shoal.vector.journal import Journal
 from shoal.vector.layout import Arena
+from shoal.vector.loose import singly
 from shoal.vector.messages import Death, Op
 from shoal.vector.observations import shortened
 
@@ -125,7 +126,7 @@ def whereabouts_of(journal: Journal, arena: Arena, worker: int, row: int | None)
         leaves = [array[0] for array in journal.actions_of(steps[-1], worker, [row])]
         command = steps[-1].command_to(worker)
         if command is not None and command.payload is not None:
-            leaves += [value for its_row, _, value in command.payload.loose if its_row == row]
+            leaves += [value for its_row, _, value in singly(command.payload.loose) if its_row == row]
         action = leaves[0] if len(leaves) == 1 else leaves or None
     return Whereabouts(
         seed=seed_word - 1 if seed_word else None,

@@ -18,10 +18,9 @@ REHEARSAL_SECONDS = 600.0  # after which it is given up; it has little of the pr
 class Rehearser:
     """One rehearsal at a time."""
 
-    def __init__(self, shortener: Shortener, backend: Callable[[], Backend], ask: Ask) -> None:
+    def __init__(self, shortener: Shortener, backend: Backend, ask: Ask) -> None:
         self._shortener = shortener
         self._backend = backend
-        """Which one it is may change."""
         self._ask = ask
         self._rehearsal: Rehearsal | None = None
         self._began = 0.0
@@ -37,7 +36,7 @@ class Rehearser:
 
     def begin(self, rehearsal: Rehearsal) -> None:
         """Let a spare worker try what would be done if a worker died, if there is one."""
-        backend = self._backend()
+        backend = self._backend
         if not backend.start_spare():
             return
         self._rehearsal, self._began = rehearsal, backend.clock()
@@ -47,7 +46,7 @@ class Rehearser:
     def go_on(self, outcome: Outcome) -> None:
         """The spare worker has finished a phase: begin the next."""
         assert self._rehearsal is not None
-        spare, ward = self._backend().num_workers, self.ward
+        spare, ward = self._backend.num_workers, self.ward
         if ward.phase is Phase.MAKING and not outcome.failures:
             ward.phase = Phase.ATTACHING
             self._ask(spare, ward, Op.ATTACH, self.attachment)
@@ -61,7 +60,7 @@ class Rehearser:
 
     def give_up_if_stuck(self) -> None:
         """A rehearsal that takes too long has failed."""
-        if self._rehearsal is not None and self._backend().clock() - self._began > REHEARSAL_SECONDS:
+        if self._rehearsal is not None and self._backend.clock() - self._began > REHEARSAL_SECONDS:
             self.conclude("it took too long")
 
     def conclude(self, difference: str | None) -> None:
@@ -70,9 +69,9 @@ class Rehearser:
         self.verdict = difference
         if rehearsal is not None:
             self._shortener.conclude(rehearsal, difference)
-        self._backend().end_spare()
+        self._backend.end_spare()
 
     def drop(self) -> None:
         """Forget what is being tried."""
         self._rehearsal = None
-        self._backend().end_spare()
+        self._backend.end_spare()

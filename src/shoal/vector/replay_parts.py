@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from shoal.vector.layout import Rows, as_index
+from shoal.vector.loose import singly
 from shoal.vector.messages import Command, Op, Redo, Replay, Steps
 from shoal.vector.rounds import part_of
 from shoal.vector.starts import Past, Start
@@ -60,7 +61,7 @@ def _renumbered(replay: Replay, source: int, row: int) -> Replay:
         if one.op is Op.RESET:
             payload = [reset._replace(env_index=row) for reset in payload]
         elif one.op is Op.STEP:
-            payload = Steps([row], [(row, number, value) for _, number, value in payload.loose], payload.wide)
+            payload = Steps([row], [(row, number, value) for _, number, value in singly(payload.loose)], payload.wide)
         else:
             payload = payload._replace(rows=[row])
         redo.append(one._replace(rows=[row], payload=payload, begins=(row,) if one.begins else ()))

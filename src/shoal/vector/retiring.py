@@ -22,11 +22,10 @@ MUCH_TOO_LARGE = 1.25  # times as large as allowed
 class Retirement:
     """Watches how much workers take, and how many episodes they have run."""
 
-    def __init__(self, care: Care, wards: Sequence[Ward], journal: Journal, backend: Callable[[], Backend]) -> None:
+    def __init__(self, care: Care, wards: Sequence[Ward], journal: Journal, backend: Backend) -> None:
         self._max_memory, self._max_episodes = care.max_worker_memory, care.max_worker_episodes
         self._wards, self._journal = wards, journal
         self._backend = backend
-        """Which one it is may change."""
         self._weighed_at = float("-inf")
         self.arena: Arena
 
@@ -39,12 +38,12 @@ class Retirement:
 
     def due(self, comes_to_rest: Callable[[int], bool]) -> Iterator[tuple[int, str]]:
         """Workers that have nothing to do, now or soon, and should be replaced, and why."""
-        now = self._backend().clock()
+        now = self._backend.clock()
         weighs = self._max_memory is not None and now - self._weighed_at > WEIGHING_SECONDS
         if weighs:
             self._weighed_at = now
         for worker, ward in enumerate(self._wards):
-            if self._backend().is_here(worker):
+            if self._backend.is_here(worker):
                 continue  # nobody can take its place
             is_old = self._max_episodes is not None and ward.episodes >= self._max_episodes
             is_large = weighs and ward.may_retire and self._excess(worker) > 1
@@ -87,4 +86,4 @@ class Retirement:
         return 0.0 if self._max_memory is None else self._memory(worker) / self._max_memory
 
     def _memory(self, worker: int) -> int:
-        return self._backend().memory(worker) or 0
+        return self._backend.memory(worker) or 0

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from shoal.vector.backends.base import Addressed
 from shoal.vector.halves import Half
 from shoal.vector.layout import Array, Rows
+from shoal.vector.loose import of_some
 from shoal.vector.messages import Assignment, Call, Command, Op, Steps
 
 TOUCHES = frozenset((Op.CALL, Op.SET_ATTR))
@@ -98,17 +101,64 @@ def in_parts(command: Command, its: range) -> Command:
 def part_of(command: Command, rows: Rows) -> Command:
     """The same command for fewer environments."""
     sequence, op, payload = command
+    if payload is None:
+        return Command(sequence, op, Steps(rows, [], ()))
     if op in RESETS:
-        payload = [reset for reset in payload if reset.env_index in rows]
+        chosen = set(rows)
+        payload = [reset for reset in payload if reset.env_index in chosen]
     elif isinstance(payload, Assignment):
-        values = [value for row, value in zip(payload.rows, payload.values, strict=True) if row in rows]
+        chosen = set(rows)
+        values = [value for row, value in zip(payload.rows, payload.values, strict=True) if row in chosen]
         payload = Assignment(rows, payload.name, values)
     elif isinstance(payload, Call):
         payload = payload._replace(rows=rows)
-    elif payload is None:
-        payload = Steps(rows, [], ())
     else:
-        payload = Steps(rows, [entry for entry in payload.loose if entry[0] in rows], payload.wide)
+        payload = Steps(rows, of_some(payload.loose, rows), payload.wide)
+    return Command(sequence, op, payload)
+
+
+def readdressed(one: Round, before: Sequence[range], worker_of: Sequence[int]) -> Round:
+    """The same round, of other workers: those of now, where ``before`` says who had which environments then."""
+    if one.commands is None:
+        return replace(one, answered=EVERYBODY if one.answered else 0, num_waiting=0)
+    commands: list[Addressed] = []
+    own_actions: dict[int, list[list[Array]]] = {}
+    for worker, command in one.commands:
+        places: dict[int, dict[int, int]] = {}
+        for place, row in enumerate(command.rows(before[worker])):
+            places.setdefault(worker_of[row], {})[row] = place
+        for now, its in places.items():
+            commands.append((now, part_of(command, list(its))))
+            if worker in one.own_actions:
+                chosen = [array[[*its.values()]] for array in one.own_actions[worker]]
+                own_actions.setdefault(now, []).append(chosen)
+    joined = {now: [np.concatenate(leaf) for leaf in zip(*parts, strict=True)] for now, parts in own_actions.items()}
+    return replace(
+        one, commands=_joined(commands), own_actions=joined, answered=EVERYBODY if one.answered else 0, num_waiting=0
+    )
+
+
+def _joined(commands: Sequence[Addressed]) -> list[Addressed]:
+    """One command for each worker, where several parts of it came from different ones."""
+    by_worker: dict[int, Command] = {}
+    for worker, command in commands:
+        known = by_worker.get(worker)
+        by_worker[worker] = command if known is None else _both(known, command)
+    return list(by_worker.items())
+
+
+def _both(first: Command, second: Command) -> Command:
+    """Two parts of the same command as one."""
+    sequence, op, payload = first
+    more = second.payload
+    if op in RESETS:
+        payload = [*payload, *more]
+    elif isinstance(payload, Assignment):
+        payload = Assignment([*payload.rows, *more.rows], payload.name, [*payload.values, *more.values])
+    elif isinstance(payload, Call):
+        payload = payload._replace(rows=[*payload.rows, *more.rows])
+    else:
+        payload = payload._replace(rows=[*payload.rows, *more.rows], loose=[*payload.loose, *more.loose])
     return Command(sequence, op, payload)
 
 

@@ -30,6 +30,7 @@ from shoal.vector.forked import end_if_forked
 from shoal.vector.halves import ALL, steps_of_half
 from shoal.vector.infos import Told
 from shoal.vector.layout import Arena, FixedLeaf, Layout, Rows, as_index, as_slice, private_arena
+from shoal.vector.loose import LooseColumn, LooseValue, singly
 from shoal.vector.messages import (
     NOTHING,
     Assignment,
@@ -50,7 +51,7 @@ from shoal.vector.plain_steps import PlainSteps, plain_steps_of
 from shoal.vector.replay_parts import narrowed
 from shoal.vector.replays import IS_REPLAYING
 from shoal.vector.slices import Finished, LoopSlice
-from shoal.vector.snapshot import snapshot
+from shoal.vector.snapshot import snapshot, snapshots
 from shoal.vector.starts import Fault, Past, Start
 
 
@@ -126,21 +127,29 @@ class Runner:
         share, its = self.share(half), self.slice
         if self._twins:
             self._twins = {}  # what they know is out of date after this
-        if share.plain is None or its.due or its.clock is not None:
+        if share.plain is None or (its.due and its.overlaps) or its.clock is not None:
             return self.execute(Command(sequence, Op.STEP, share.steps))
         its.sequence = sequence
         failures: list[Failure] = []
         told: Told = []
         results = share.plain(share.actions(), failures, None, told)
-        outcome = NOTHING
-        if results is not None:
-            outcome = Outcome([], [], failures, [])
-            self.take_steps(share.rows, results, outcome)
-        elif told:
-            outcome = Outcome.empty()
-            its.take_infos(share.rows, told, outcome, together=True)
+        outcome = self.taken_in(share.rows, results, failures, told)
         if self._takes_digests:
             self._take_digests(share.rows, outcome)
+        return outcome
+
+    def taken_in(self, rows: Rows, results: list[Any] | None, failures: list[Failure], told: Told) -> Outcome:
+        """What came of a step of environments that were stepped by :mod:`~shoal.vector.plain_steps`."""
+        if results is not None:
+            outcome = Outcome([], [], failures, [])
+            self.take_steps(rows, results, outcome)
+            return outcome
+        if not told and not self._writer.loose:
+            return NOTHING
+        outcome = Outcome.empty()
+        if told:
+            self.slice.take_infos(rows, told, outcome, together=True)
+        self._collect_loose(outcome)
         return outcome
 
     def start_alone(self, row: int, command: Command, report: Callable[[Outcome], None]) -> None:
@@ -309,7 +318,7 @@ class Runner:
         index = as_slice(rows)
         if index is None or not isinstance(layout.action, FixedLeaf):
             return Share(rows, rows if index is None else index, steps, None, list)
-        plain = plain_steps_of(self.slice, rows, self._arena, layout)
+        plain = plain_steps_of(self.slice, rows, self._arena, layout, self._mode)
         actions = reader_of(self._attachment.action_space, layout.action, self._arena.actions[0][index])
         return Share(rows, index, steps, plain, actions)
 
@@ -324,8 +333,9 @@ class Runner:
         if steps is None:
             rows, actions = self.rows, self._actions.read_all()
         else:
-            loose = snapshot(steps.loose) if self._in_process else steps.loose
-            rows, actions = steps.rows, self._actions.read(steps.rows, loose, steps.wide)
+            loose = [*map(_owned, steps.loose)] if self._in_process else steps.loose
+            actions = self._actions.read(steps.rows, loose, steps.wide)
+            rows = self.rows if steps.rows == self.rows else steps.rows  # for all there are quicker ways
         all_due = self.slice.due
         if all_due:
             due = [row for row in rows if row in all_due]
@@ -368,7 +378,7 @@ class Runner:
                 if isinstance(ended.info.get("fault"), Fault):
                     endings[ended.env_index]["fault"] = ended.info["fault"]  # found where it is in the other modes
             # A loose observation of the ended episode must not arrive after that of the new one.
-            self._writer.loose[:] = [entry for entry in self._writer.loose if entry[0] not in endings]
+            self._writer.loose[:] = [entry for entry in singly(self._writer.loose) if entry[0] not in endings]
             rows = list(endings)
             for row, info in self.slice.reset_rows(rows, None, outcome):
                 outcome.infos.append((row, {**endings[row], **info}))
@@ -395,11 +405,20 @@ class Runner:
 
     def _collect_loose(self, outcome: Outcome) -> None:
         if self._writer.loose:
-            outcome.loose.extend((row, number, self._owned(value)) for row, number, value in self._writer.take_loose())
+            loose = self._writer.take_loose()
+            outcome.loose.extend(map(_owned, loose) if self._in_process else loose)
 
     def _owned(self, value: Any) -> Any:
         """``value`` untied from the environment; sending it to another process does that by itself."""
         return snapshot(value) if self._in_process else value
+
+
+def _owned(entry: LooseValue) -> LooseValue:
+    """Loose values untied from the environments."""
+    if isinstance(entry, LooseColumn):
+        return entry._replace(values=snapshots(entry.values))
+    row, number, value = entry
+    return row, number, snapshot(value)
 
 
 def _told_together(starts: Mapping[int, Start]) -> list[dict[int, Past]]:

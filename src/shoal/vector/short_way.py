@@ -2,7 +2,7 @@
 
 Where environments are cheap, most of a step's time would go into handing it on: from the face to the pool, the
 backend, the runner and the slice, and the results back. Most of the time nothing happens that needs them. What does happen goes
-the ordinary way from there: an episode that ends, an info, a result that is not quite as it should be, an exception.
+the ordinary way from there: an info, a result that is not quite as it should be, an exception.
 
 Large observations are written once, into the array that the caller gets. The arena gets them when something else than such a
 step is asked for, from what environments have returned. (One that has changed that array since, because it raised in the middle
@@ -19,11 +19,12 @@ import numpy as np
 from shoal.vector.actions import ActionWriter
 from shoal.vector.backends.serial import SerialBackend
 from shoal.vector.failures import Failure
+from shoal.vector.halves import ALL
 from shoal.vector.infos import Told
 from shoal.vector.layout import Arena, Array, FixedLeaf, Layout
 from shoal.vector.messages import NOTHING, Outcome
 from shoal.vector.observations import SMALL
-from shoal.vector.plain_steps import PlainSteps, plain_steps_of
+from shoal.vector.plain_steps import PlainSteps
 from shoal.vector.pool import Pool
 from shoal.vector.runner import Runner
 
@@ -31,8 +32,7 @@ PlainStep = tuple[Array, Array, Array, Array, dict[str, Any]]
 ShortWay = Callable[[Any], PlainStep | Outcome | None]
 """Steps all environments with a batch of actions; returns what the caller is given, or what has to be looked at first.
 
-``None`` if nobody was stepped, because actions are not good as they are, somebody has to be reset instead, or wants to know
-the time."""
+``None`` if nobody was stepped, because actions are not good as they are, or somebody wants to know the time."""
 
 LARGE = 2**17  # bytes of observations that are worth no second copy
 ndarray, empty = np.ndarray, np.empty
@@ -44,16 +44,21 @@ def short_way_of(pool: Pool, layout: Layout, actions: ActionWriter, *, hands_out
     if not isinstance(backend, SerialBackend) or not isinstance(layout.action, FixedLeaf):
         return None
     (runner,) = backend.runners
-    plain = plain_steps_of(runner.slice, runner.rows, pool.arena, layout)
+    plain = runner.share(ALL).plain
     hands_out = hands_out and isinstance(layout.observation, FixedLeaf)
-    return None if plain is None else _short_way(runner, pool.arena, actions, plain, hands_out=hands_out)
+    if plain is None:
+        return None
+    is_loose = layout.has_loose_observations
+    return _short_way(runner, pool.arena, actions, plain, hands_out=hands_out, is_loose=is_loose)
 
 
-def _short_way(runner: Runner, arena: Arena, actions: ActionWriter, plain: PlainSteps, *, hands_out: bool) -> ShortWay:
+def _short_way(
+    runner: Runner, arena: Arena, actions: ActionWriter, plain: PlainSteps, *, hands_out: bool, is_loose: bool
+) -> ShortWay:
     its, known = runner.slice, actions.known_numbers()
     number_of = None if known is None else known.__getitem__
     given_dtype, given_shape, is_plain = arena.actions[0].dtype, arena.actions[0].shape, actions.is_plain
-    observations = arena.observations[0]
+    observations = arena.observations[0] if arena.observations else arena.reward  # of which there may be none
     shape, dtype = observations.shape, observations.dtype
     is_large = hands_out and observations.nbytes >= LARGE and observations[0].nbytes > SMALL
     copy_observations, copy_rewards = observations.copy, arena.reward.copy
@@ -63,7 +68,7 @@ def _short_way(runner: Runner, arena: Arena, actions: ActionWriter, plain: Plain
 
     def step(actions: Any) -> PlainStep | Outcome | None:
         nonlocal tells
-        if its.due or its.clock is not None:
+        if its.clock is not None:
             return None
         if number_of is None:
             if not is_plain(actions):
@@ -86,14 +91,9 @@ def _short_way(runner: Runner, arena: Arena, actions: ActionWriter, plain: Plain
         target = empty(shape, dtype) if is_large and not tells else None
         results = plain(given, failures, target, told)
         tells = bool(told)
-        if results is not None or tells:
-            outcome = Outcome([], [], failures, [])
+        if results is not None or tells or is_loose:
             its.write_unwritten()
-            if results is not None:
-                runner.take_steps(runner.rows, results, outcome)
-            else:
-                its.take_infos(runner.rows, told, outcome)
-            return outcome
+            return runner.taken_in(runner.rows, results, failures, told)
         if not hands_out:
             return NOTHING
         if target is None:

@@ -24,8 +24,8 @@ from types import FunctionType
 from typing import Any
 
 from shoal.vector.journal import Journal
-from shoal.vector.layout import Arena
-from shoal.vector.messages import Recipe, Replay
+from shoal.vector.layout import Arena, loose_leaves
+from shoal.vector.messages import Attachment, Recipe, Replay
 from shoal.vector.rounds import TOUCHES
 from shoal.vector.starts import Start, start_of
 
@@ -35,6 +35,7 @@ WORTHWHILE_SECONDS = 0.1  # a replay that takes longer is made shorter, where th
 LONG_SECONDS = 1.0  # a replay that takes longer is worth capturing states for
 CAPTURE_SHARE = 0.01  # of the time may be spent on capturing states, of one worker after the other
 MUCH_MEMORY = 2**26
+SOME_MEMORY = 2**22  # by which the journal has to grow before it is looked at once more only because it is large
 REHEARSED_STEPS = 24  # so many could hardly be the same by chance, even where there is little to see
 REHEARSED_ENVS = 4
 REHEARSED_SECONDS = 0.02  # of work, where that is more than these
@@ -83,7 +84,9 @@ class Notes:
     """What has been seen of one worker's environments."""
 
     looked_at: float = float("-inf")
-    """When, in seconds of work."""
+    """When, in seconds of work ..."""
+    nbytes: int = 0
+    """... and how much memory the journal took then."""
     candidate: tuple[int, bytes] | None = None
     """A captured state that has not been rehearsed yet, and after which command."""
     proposed: dict[Way, dict[int, Start]] = field(default_factory=dict)
@@ -103,26 +106,47 @@ class Shortener:
         habits = {kinds: Habits() for kinds in self._kinds}
         self._habits = [habits[kinds] for kinds in self._kinds]
         self._notes = [Notes() for _ in recipes]
+        self.is_lenient = False
+        """Whether what is kept is only for moving, where everything is compared: then nothing has to be rehearsed before."""
         self.arena: Arena
+        self._takes_texts = False
+
+    def attach(self, attachment: Attachment, arena: Arena) -> None:
+        """Say what environments are given, and where they write down how episodes begin."""
+        self.arena, self._takes_texts = arena, any(True for _ in loose_leaves(attachment.layout.action))
+
+    def adopt(self, other: Shortener) -> None:
+        """Know what another one has found out about environments of the same kinds."""
+        known = dict(zip(other._kinds, other._habits, strict=True))
+        self._habits = [known.get(kinds, its) for kinds, its in zip(self._kinds, self._habits, strict=True)]
 
     def is_due(self, worker: int) -> bool:
         """Whether the history of this worker is long, and has not been looked at for a while."""
         journal = self._journal
-        if journal.seconds - self._notes[worker].looked_at < WORTHWHILE_SECONDS / 2:
+        nbytes, notes = journal.rounds.nbytes, self._notes[worker]
+        if nbytes >= MUCH_MEMORY and abs(nbytes - notes.nbytes) >= SOME_MEMORY:
+            return True
+        # To look at thousands of environments takes milliseconds. What is kept for moving need not be as short as possible.
+        worthwhile = LONG_SECONDS if self.is_lenient else WORTHWHILE_SECONDS
+        if journal.seconds - notes.looked_at < worthwhile / 2:
             return False
-        return journal.replay_seconds(worker) >= WORTHWHILE_SECONDS or journal.rounds.nbytes >= MUCH_MEMORY
+        return journal.replay_seconds(worker) >= worthwhile or nbytes >= MUCH_MEMORY
 
     def look_at(self, worker: int) -> Rehearsal | None:
         """Shorten the history of a worker that has nothing to do, or say what has to be rehearsed first."""
         journal, habits, notes = self._journal, self._habits[worker], self._notes[worker]
-        notes.looked_at = journal.seconds
+        notes.looked_at, notes.nbytes = journal.seconds, journal.rounds.nbytes
         for way, candidates in self._candidates(worker).items():
-            if way in habits.relies_on and self._touched(worker) <= habits.touched:
+            if self.is_lenient or (way in habits.relies_on and self._touched(worker) <= habits.touched):
                 journal.begin_from(candidates)
             elif way not in habits.refused and (rehearsal := self._rehearse_resets(worker, way, candidates)):
                 return rehearsal
+        if self.is_lenient:
+            return None
         capturing = notes.capture_seconds * len(self._recipes)
         is_worth_it = journal.replay_seconds(worker) >= max(LONG_SECONDS, capturing / CAPTURE_SHARE)
+        # Long texts as actions take much memory in little time, and repeating them is quick.
+        is_worth_it |= self._takes_texts and journal.rounds.nbytes >= MUCH_MEMORY
         if not is_worth_it or Way.CAPTURES in habits.refused:
             return None
         if notes.candidate is not None and Way.CAPTURES not in habits.relies_on:
@@ -188,6 +212,15 @@ class Shortener:
                 start = start_of(words)
                 found.setdefault(Way.SEEDED if start.is_seeded else Way.RESETS, {})[row] = start
         return found
+
+    def last_resets(self) -> dict[int, Start]:
+        """The last reset of each environment that has ended an episode; nobody says whether it is a beginning."""
+        return {
+            row: start
+            for worker in range(len(self._recipes))
+            for candidates in self._candidates(worker).values()
+            for row, start in candidates.items()
+        }
 
     def _touched(self, worker: int) -> frozenset[str]:
         return frozenset(self._journal.touched.get(worker, ()))

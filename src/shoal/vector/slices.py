@@ -44,6 +44,17 @@ class Finished(NamedTuple):
     info: dict[str, Any]
 
 
+class Begun(NamedTuple):
+    """Takes an environment's place in the step in which it was reset instead."""
+
+    result: Any
+    """What the step comes to; ``None`` if the reset failed, which is reported."""
+
+    def step(self, action: Any) -> Any:
+        """The action is ignored."""
+        return self.result
+
+
 class Counters(NamedTuple):
     """How far a slice is: seeds, episodes and steps of its environments."""
 
@@ -178,20 +189,48 @@ class LoopSlice(Crowd):
             actions = self.clock.watched(rows, actions)
         return self._call_in_turn(rows, envs, actions, failures)
 
+    def begin_due(self, rows: Rows, envs: list[Any], failures: list[Failure]) -> list[Any]:
+        """Reset those of these environments that are due; returns those to step, with a :class:`Begun` in place of each."""
+        if rows is self.rows:
+            numbers = sorted(row - self.rows.start for row in self.due)
+        else:
+            numbers = [number for number, row in enumerate(rows) if row in self.due]
+        if not numbers:
+            return envs
+        self.write_unwritten()
+        due, envs = [rows[number] for number in numbers], envs[:]
+        self.due -= set(due)
+        begin, tasks = self._beginnings(due, None)
+        results = self._call_all(due, begin)
+        loose = self.writer.loose
+        kept = len(loose)
+        infos = dict(self._take_beginnings(due, results, tasks, failures))
+        del loose[kept:]  # they are written again, with those of the others
+        for number, row, (result, _) in zip(numbers, due, results, strict=True):
+            envs[number] = Begun((result[0], 0.0, False, False, infos[row]) if row in infos else None)
+        return envs
+
     def go_on_after(
-        self, error: BaseException, rows: Rows, results: list[Any], actions: list[Any], failures: list[Failure]
+        self,
+        error: BaseException,
+        rows: Rows,
+        envs: list[Any],
+        results: list[Any],
+        actions: list[Any],
+        failures: list[Failure],
     ) -> None:
         """One of these raised in a step that somebody else began: report it, and step those after it."""
         failed = len(results)
         self.note_failure(error, rows[failed], actions[failed], failures)
         results.append(None)
-        self.go_on_with(rows, results, actions, failures)
+        self.go_on_with(rows, envs, results, actions, failures)
 
-    def go_on_with(self, rows: Rows, results: list[Any], actions: list[Any], failures: list[Failure]) -> None:
+    def go_on_with(
+        self, rows: Rows, envs: list[Any], results: list[Any], actions: list[Any], failures: list[Failure]
+    ) -> None:
         """Step those of these that have no result yet."""
-        left = rows[len(results) :]
-        envs = [self.envs[row - self.rows.start] for row in left]
-        results += self._call_in_turn(left, envs, actions[len(results) :], failures)
+        done = len(results)
+        results += self._call_in_turn(rows[done:], envs[done:], actions[done:], failures)
 
     def _call_in_turn(self, rows: Rows, envs: list[Any], actions: Iterable[Any], failures: list[Failure]) -> list[Any]:
         progress = self.progress
@@ -205,7 +244,7 @@ class LoopSlice(Crowd):
                     progress[0] = row + 1
                     append(env.step(action))
             except BaseException as error:
-                failures.append(self._failure(error, row, "step", action))
+                failures.append(self.failure_of(error, row, "step", action))
                 append(None)
         progress[0] = 0
         return results
@@ -225,7 +264,7 @@ class LoopSlice(Crowd):
 
         with self.clock or UNTIMED:
             results = self._call_all([*due, *rows], work)
-        infos = self._take_beginnings(due, results[: len(due)], tasks, outcome)
+        infos = self._take_beginnings(due, results[: len(due)], tasks, outcome.failures)
         stepped = self._without_failures(rows, given, results[len(due) :], outcome.failures)
         return self._take_each(rows, stepped, outcome), infos
 
@@ -245,7 +284,7 @@ class LoopSlice(Crowd):
 
     def note_failure(self, error: BaseException, row: int, action: Any, failures: list[Failure]) -> None:
         """Somebody who was stepped by others has raised."""
-        failures.append(self._failure(error, row, "step", action))
+        failures.append(self.failure_of(error, row, "step", action))
 
     def _take_together(self, rows: range, results: list[Any], outcome: Outcome) -> list[Finished] | None:
         """Take in many results at once; ``None`` unless all of them are as they should be.
@@ -311,7 +350,7 @@ class LoopSlice(Crowd):
                     info = as_info(info)
                 write(row, observation)
             except BaseException as error:
-                outcome.failures.append(self._failure(error, row, "step"))
+                outcome.failures.append(self.failure_of(error, row, "step"))
                 self.clear_rows([row])
                 continue
             rewards[row] = reward
@@ -335,7 +374,7 @@ class LoopSlice(Crowd):
         begin, tasks = self._beginnings(rows, arguments)
         with self.clock or UNTIMED:
             results = self._call_all(rows, begin)
-        return self._take_beginnings(rows, results, tasks, outcome)
+        return self._take_beginnings(rows, results, tasks, outcome.failures)
 
     def _beginnings(self, rows: Rows, arguments: list[dict[str, Any]] | None) -> tuple[Work, dict[int, Task]]:
         """What resets these environments, and the tasks that they get thereby."""
@@ -365,7 +404,7 @@ class LoopSlice(Crowd):
         return begin, tasks
 
     def _take_beginnings(
-        self, rows: Rows, results: list[Result], tasks: dict[int, Task], outcome: Outcome
+        self, rows: Rows, results: list[Result], tasks: dict[int, Task], failures: list[Failure]
     ) -> list[tuple[int, dict[str, Any]]]:
         infos = []
         for row, (result, error) in zip(rows, results, strict=True):
@@ -376,7 +415,7 @@ class LoopSlice(Crowd):
                 except BaseException as problem:
                     error = problem
             if error is not None:
-                outcome.failures.append(self._failure(error, row, "reset"))
+                failures.append(self.failure_of(error, row, "reset"))
         return infos
 
     def _take_beginning(self, row: int, result: Any, task: Task | None) -> dict[str, Any]:
@@ -416,7 +455,7 @@ class LoopSlice(Crowd):
                 except BaseException as problem:
                     error = problem
             if error is not None:
-                outcome.failures.append(self._failure(error, row, "call"))
+                outcome.failures.append(self.failure_of(error, row, "call"))
 
     def set_rows(self, rows: Rows, name: str, values: Iterable[Any], outcome: Outcome) -> None:
         """Set an attribute, one value per environment."""
@@ -432,7 +471,7 @@ class LoopSlice(Crowd):
 
         for row, (_, error) in zip(rows, self._call_all(rows, set_one), strict=True):
             if error is not None:
-                outcome.failures.append(self._failure(error, row, "set_attr"))
+                outcome.failures.append(self.failure_of(error, row, "set_attr"))
 
     def begin_at(self, row: int, start: Start) -> None:
         """Let the next reset of an environment be like the one with which its history begins."""
@@ -496,7 +535,8 @@ class LoopSlice(Crowd):
             if error is not None:
                 logger.warning("an environment raised in close()", exc_info=error)
 
-    def _failure(self, error: BaseException, row: int, phase: str, action: Any = None) -> Failure:
+    def failure_of(self, error: BaseException, row: int, phase: str, action: Any = None) -> Failure:
+        """What an environment has raised, and where."""
         self._let_pass(error)
         place = row - self.rows.start
         return Failure.of(

@@ -15,6 +15,11 @@ _NUMPY_SCALARS = [kind for kind in np.sctypeDict.values() if kind is not np.obje
 _IMMUTABLE = frozenset([int, float, bool, str, bytes, complex, type(None), type, *_NUMPY_SCALARS])
 
 
+def snapshots(values: list[Any]) -> list[Any]:
+    """A copy of each of these, which are of one kind as a rule."""
+    return values if _IMMUTABLE.issuperset(map(type, values)) else [*map(snapshot, values)]
+
+
 def snapshot(value: Any) -> Any:
     """A copy of ``value`` that shares nothing changeable with it.
 

@@ -13,7 +13,8 @@ pool sees only that this took longer::
               └── dies ──┴──────────────────┴──────────────────────────┘
 
 Before there is an arena, a worker that has made its environments again is well. One that cannot be replaced yet, because no
-file descriptor is free, is *missing*: every poll tries again.
+process can be started, is *missing*: every poll tries again. Its environments never go on in the caller's process, because
+what has ended a worker would end that too.
 
 Who cannot be brought back, and when it is too much, is judged in ``verdicts.py``; what is seen to from time to time, while
 everybody is well, is in ``upkeep.py``.
@@ -29,7 +30,7 @@ from typing import Any
 
 from shoal.vector.backends.base import Addressed, Backend
 from shoal.vector.engine import Care
-from shoal.vector.errors import CannotStart, OutOfDescriptors, ReplayDiverged, WorkerCrashLoop, WorkerTimeout
+from shoal.vector.errors import CannotStart, ReplayDiverged, WorkerCrashLoop, WorkerDied, WorkerTimeout
 from shoal.vector.failures import as_error
 from shoal.vector.halves import Half
 from shoal.vector.interrupts import forbidden
@@ -64,11 +65,12 @@ logger = logging.getLogger(__name__)
 OWN = 2**62  # sequence numbers from here on are the supervisor's own
 PAUSES = (0.0, 0.0, 0.05, 0.05, 0.1, 0.1, 0.2, 0.2)  # seconds before the first, second, ... replacement in a row
 MAINTENANCE = 32  # commands between two times at which everything is seen to
+MUCH = 2**17  # bytes of journal that count as one more command
 ABSENCE_SECONDS = 0.5  # longer than this, a wait did not end in time because nobody was there to end it
 
 GO_ON = (
-    "Nothing is lost. When descriptors are free again, the next call replaces it and goes on. The results of a step() that has "
-    "raised this come from step_wait(), or from the same step() again."
+    "Nothing is lost by waiting: all other environments are intact. Once a process can be started, the next call replaces the "
+    "worker and goes on. The results of a step() that has raised this come from step_wait(), or from the same step() again."
 )
 NOT_MADE = "The environments were not made, and nothing is left of them."
 
@@ -79,7 +81,7 @@ class Supervisor(Watched):
     def __init__(self, backend: Backend, recipes: Sequence[Recipe], care: Care) -> None:
         super().__init__(backend)
         self._recipes = list(recipes)
-        self._rows = [recipe.rows for recipe in recipes]
+        self._rows = self.rows = [recipe.rows for recipe in recipes]
         self._worker_of = [worker for worker, rows in enumerate(self._rows) for _ in rows]
         self._care = care
         self._wards = [Ward() for _ in recipes]
@@ -94,6 +96,8 @@ class Supervisor(Watched):
         """Commands that no journal knows of, because they come before all others, and their workers have not answered."""
         self._missing: set[int] = set()
         """Workers that have died and could not be replaced yet."""
+        self._following: set[int] = set()
+        """Commands by which workers do what those of another session have done."""
         self._num_unwell = 0
         self._is_simple = False
         """Whether an answer is only an answer: nobody has died, nobody is limited, nobody is late."""
@@ -145,7 +149,7 @@ class Supervisor(Watched):
         # Written down while the workers are at it already: neither commands nor actions change before the next ones.
         if journal is not None:
             if self._arena is not None:
-                journal.write(commands)
+                self._commands_until_maintenance -= journal.write(commands) // MUCH
             else:
                 self._owed.update((worker, command.sequence) for worker, command in commands)
         if self._watches:
@@ -196,7 +200,9 @@ class Supervisor(Watched):
             return None
         outcome = self._backend.finish_step(sequence)
         if outcome is not None and self.journal is not None:
-            self.journal.finish_step()
+            self.journal.finish_step(outcome.failures)
+            if outcome.loose:
+                self._last_seen.note(outcome)
             self._note_rest()
         return outcome
 
@@ -224,8 +230,11 @@ class Supervisor(Watched):
         if not half.is_together or not self._is_simple or self._kept:
             return None
         outcome = self._backend.finish_half(half)
-        if outcome is not None and self.journal is not None and self.journal.finish_half(half):
-            self._note_rest()
+        if outcome is not None and self.journal is not None:
+            if outcome.loose:
+                self._last_seen.note(outcome)
+            if self.journal.finish_half(half, outcome.failures):
+                self._note_rest()
         return outcome
 
     def replace(self, worker: int) -> None:
@@ -240,7 +249,7 @@ class Supervisor(Watched):
 
     def close(self, grace: float) -> list[str]:
         """As of the backend."""
-        # What refers to the arena keeps its memory, and a descriptor, alive.
+        # What refers to the arena keeps its memory alive, where the caller may have views of it.
         for name in ("upkeep", "_one_by_one", "_last_seen", "_judge"):
             self.__dict__.pop(name, None)
         self.journal = self._arena = None
@@ -418,18 +427,11 @@ class Supervisor(Watched):
         self._missing.add(worker)  # until there is another, whatever interrupts this
         try:
             self._start_replacement(worker)
-        except OutOfDescriptors:
-            pass  # the next poll tries again
+        except CannotStart:
+            pass  # the next poll tries again, and says so
 
     def _start_replacement(self, worker: int) -> None:
-        try:
-            self._backend.replace(worker)
-        except OutOfDescriptors:
-            raise  # which may be over soon
-        except CannotStart as error:
-            from shoal.vector.backends.mixed import at_home_instead
-
-            self._backend = at_home_instead(worker, self._backend, self._recipes, error)
+        self._backend.replace(worker)
         self._missing.discard(worker)
         self.ask(worker, self._wards[worker], Op.CONSTRUCT)
 
@@ -438,10 +440,12 @@ class Supervisor(Watched):
         for worker in sorted(self._missing):
             try:
                 self._start_replacement(worker)
-            except OutOfDescriptors as error:
-                raise OutOfDescriptors(
-                    f"a worker has died, and cannot be replaced yet: {error}\n  {GO_ON if is_made else NOT_MADE}"
-                ) from error
+            except CannotStart as error:
+                deaths = self._wards[worker].deaths
+                what = deaths[-1] if deaths else f"worker {worker} has ended."
+                if not is_made:
+                    raise WorkerDied(f"{what}\n  It cannot be replaced: {error}\n  {NOT_MADE}") from error
+                raise type(error)(f"{what}\n  It cannot be replaced yet: {error}\n  {GO_ON}") from error
 
     def ask(self, worker: int, ward: Ward, op: Op, payload: Any = None) -> None:
         """Ask a worker something of our own; :meth:`_go_on` gets the answer."""
@@ -567,6 +571,33 @@ class Supervisor(Watched):
             finally:
                 self._kept[:0] = kept
 
+    # -- taking the place of another ---------------------------------------------------------------------------------------
+
+    def begin_replays(self, replays: Mapping[int, Replay]) -> None:
+        """Let idle workers do what those of another session have done."""
+        for worker, replay in replays.items():
+            self.ask(worker, self._wards[worker], Op.RESTORE, replay)
+            self._following.add(self._wards[worker].awaits)
+
+    def replays_left(self, timeout: float | None) -> int:
+        """Wait for so long at most until one is done; returns how many workers are not. Raises if one could not."""
+        for event in self._backend.poll(timeout) if self._following else ():
+            if isinstance(event, Death):
+                raise WorkerDied(f"worker {event.worker} (pid {event.pid}) has died meanwhile")
+            if isinstance(event, Reply) and event.sequence in self._following:
+                self._following.discard(event.sequence)
+                check_followed(event.outcome)
+        return len(self._following)
+
+    def follow_on(self, other: Supervisor, group_size: int) -> None:
+        """Take the place of another supervisor, whose environments are the same and have nothing to do."""
+        assert self.journal is not None
+        assert other.journal is not None
+        self.journal.adopt(other.journal, group_size)
+        self.upkeep.shortener.adopt(other.upkeep.shortener)
+        self._last_seen.adopt(other._last_seen)
+        vars(self.stats).update(vars(other.stats))
+
     # -- upkeep ------------------------------------------------------------------------------------------------------
 
     @property
@@ -581,6 +612,11 @@ class Supervisor(Watched):
             if self.upkeep.rehearser.is_busy:
                 self.let_happen(0.0)  # whoever steps at once hears nothing of others
             self.upkeep.see_to_everything()
+
+    @property
+    def nbytes_seen(self) -> int:
+        """About how much memory the last observations take that are not in the journal."""
+        return self._last_seen.nbytes
 
     def count_time(self) -> None:
         """Count the time until now in which workers have been at work: perhaps somebody always is."""

@@ -13,6 +13,9 @@ Who is suspected follows from the deaths without progress in between:
 - a test of all found one: this one, once more, after all the others;
 - a test of one found that it was another: all.
 
+It is proof if a test of one finds that one, or if a second test of all finds the same one. Where several end the process in
+the same step, a test of one always finds another: the one that comes first.
+
 A pause is as long as the worker has lived at most after its environments were brought back: it did there whatever ends it.
 """
 
@@ -41,6 +44,8 @@ class Suspicion:
     def __init__(self) -> None:
         self.num_deaths = 0
         self._in_step: dict[tuple[int, int | None], int] = {}
+        self._found = set[int]()
+        """Environments that a test of all has found, and that have not got further since."""
         self._longest_life = 0.0
 
     def __bool__(self) -> bool:
@@ -50,9 +55,11 @@ class Suspicion:
         """The worker has got further."""
         self.num_deaths, self.caution, self._longest_life = 0, None, 0.0
         self._in_step.clear()
+        self._found.clear()
 
     def acquit(self, row: int) -> None:
         """An environment has got further."""
+        self._found.discard(row)
         self._in_step = {place: count for place, count in self._in_step.items() if place[1] != row}
         suspects = frozenset() if self.caution is None else self.caution.suspects - {row}
         if self.caution is None or not suspects:
@@ -70,12 +77,13 @@ class Suspicion:
         if step is not None:
             self._in_step[step, row] = self._in_step.get((step, row), 0) + 1
         if self.caution is not None:
-            if row not in self.caution.suspects:
+            if row is None or row not in self.caution.suspects:
                 self._suspect(rows, is_one=False)
-            elif self.caution.is_of_one:
+                return False
+            if self.caution.is_of_one or row in self._found:
                 return True
-            else:
-                self._suspect([row], is_one=True)
+            self._found.add(row)
+            self._suspect([row], is_one=True)
             return False
         self._longest_life = max(self._longest_life, life)
         if step is not None and self._in_step[step, row] >= SAME_STEP:

@@ -43,19 +43,22 @@ class Upkeep:
         self._clock = supervisor.backend.clock
         # None of these refers to this object: it ends, and with it the arena, when the supervisor lets go of it.
         self.shortener = Shortener(journal, list(recipes), supervisor.captured)
-        self.rehearser = Rehearser(self.shortener, lambda: supervisor.backend, supervisor.ask)
-        self.retirement = Retirement(care, wards, journal, lambda: supervisor.backend)
+        self.rehearser = Rehearser(self.shortener, supervisor.backend, supervisor.ask)
+        self.retirement = Retirement(care, wards, journal, supervisor.backend)
         self.is_limited = care.max_worker_memory is not None or care.max_worker_episodes is not None
         """Whether workers may become too large or too old."""
         self.has_forgotten = False
         """Whether the journal has become too long to be kept, so that nothing can be replayed any more."""
+        self.is_paused = False
+        """Whether nothing may be dropped, because others read all of it one after the other."""
         self._began = self._clock()
         self._no_waiting_until = [self._began] * len(wards)
         """When a worker may next be waited for, only because it is to have nothing to do for a moment."""
 
     def attach(self, attachment: Attachment, arena: Arena) -> None:
         """Say where actions and results are."""
-        self.shortener.arena = self.retirement.arena = arena
+        self.shortener.attach(attachment, arena)
+        self.retirement.arena = arena
         self.rehearser.attachment = attachment
 
     def see_to_everything(self) -> None:
@@ -66,14 +69,14 @@ class Upkeep:
         elif self._clock() - self._began > SPARE_SECONDS:
             supervisor.backend.start_spare()
         self.rehearser.give_up_if_stuck()
-        if self.has_forgotten or not supervisor.is_whole:
+        if self.has_forgotten or self.is_paused or not supervisor.is_whole:
             return
         supervisor.count_time()
         if self.is_limited:
             self._retire_where_due()
         if self._care.is_replayable:
             self._shorten_where_due()
-        if journal.rounds.nbytes > LARGEST:
+        if journal.nbytes + supervisor.nbytes_seen > LARGEST:
             self._forget()
 
     def why_not_restorable(self) -> str:
@@ -100,6 +103,8 @@ class Upkeep:
         return self.rehearser.verdict
 
     def _shorten_where_due(self) -> None:
+        if self._supervisor.in_process and not self.shortener.is_lenient:
+            return  # there is no spare worker to rehearse anything
         for worker in range(len(self._wards)):
             if not self.rehearser.is_busy and self.shortener.is_due(worker) and self._comes_to_rest(worker, REST_PAUSE):
                 rehearsal = self.shortener.look_at(worker)
@@ -124,7 +129,7 @@ class Upkeep:
             "the history of the environments has become too long to be kept (%s MB): they cannot be restored any more "
             "if a worker dies. Their resets could not be repeated alone, and their state could not be captured; "
             "shoal.testing.check_restorable says why.",
-            self._journal.rounds.nbytes // 2**20,
+            self._journal.nbytes // 2**20,
         )
         self.has_forgotten = True
         self._journal.keep_last()

@@ -96,7 +96,8 @@ class Judge:
         if (has_forgotten or not self._care.is_replayable) and may_die:
             self.lose(worker, journal.rows[worker], fault)
             return Verdict(report, journal.rows[worker])
-        if self._is_guilty(worker, row, ward, life):
+        # What a worker has done after it closed its connection says nothing about who closed it.
+        if self._is_guilty(worker, None if death.has_hung_up else row, ward, life):
             if not may_lose:
                 raise (WorkerTimeout if is_late else PoisonStep)(
                     f"environment {row} has ended its worker {ward.suspicion.num_deaths} times in the same step or right "

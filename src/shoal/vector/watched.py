@@ -12,7 +12,7 @@ from shoal.vector.backends.base import Backend
 
 
 class Watched:
-    """Stands before a backend, and looks like it. Which one it is may change."""
+    """Stands before a backend, and looks like it."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend

@@ -13,6 +13,10 @@ board or in the mail.
 What environments tell may be on a sheet in the arena instead of in a message (``info_forms.py``): then ``TOLD`` becomes the
 number of the step as well, and ``FORM`` that of the form.
 
+Or it is in a letter in the worker's mailbox, which lies behind the board in the same memory (``mailboxes.py``): then
+``LETTERS`` has counted up before. How many the caller has read is ``LETTERS_READ``. If there is more to say about an order than
+its number, it lies there too, ``ORDER_NBYTES`` of it, and ``ORDER_WRITTEN`` is that number.
+
 An environment that was asked alone reports itself in the arena: its *ticket* becomes the number of the command. A caller that
 waits for several of these says how many arrivals will be ``ENOUGH``, and is not woken for fewer.
 
@@ -31,12 +35,15 @@ messages, which costs some microseconds.
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
+from shoal.vector.backends.mailboxes import ROOM, Inbox, Letter, Outbox, Tray, mailbox, nbytes_for
 from shoal.vector.backends.shared_buffer import SharedBuffer, is_portable, map_shared
 from shoal.vector.cpus import move_to
 from shoal.vector.halves import ALL, NUM_HALVES
@@ -44,10 +51,14 @@ from shoal.vector.patience import LONG_SECONDS, SPIN_SECONDS, look
 
 # Each group has a cache line of its own, so that writing to one does not disturb who looks at another.
 PROGRESS: Final = 0
-ORDERED, SENT, CALLER_ASLEEP, ENOUGH, ORDERED_HALF, LOOKS = 8, 9, 10, 11, 12, 14
-DONE, ANSWERED, WORKER_ASLEEP, ARRIVED, DONE_HALF = 16, 17, 18, 19, 20
+ORDERED, SENT, CALLER_ASLEEP, ENOUGH, ORDERED_HALF, LOOKS, LETTERS_READ = 8, 9, 10, 11, 12, 14, 15
+ORDER_WRITTEN, ORDER_NBYTES = 1, 2  # seldom looked at: what lies in the mailbox about an order, and about which
+DONE, ANSWERED, WORKER_ASLEEP, ARRIVED, DONE_HALF, LETTERS = 16, 17, 18, 19, 20, 22
 TOLD, FORM = 24, 28  # and after each the same for the halves
 STRIDE: Final = 32
+
+PLACE_NBYTES = STRIDE * 8
+PAGE = 4096
 
 Order = tuple[int, int]
 """A step: its sequence number, and of which half."""
@@ -64,13 +75,32 @@ def writes_keep_their_order() -> bool:
 class Board:
     """The caller's side, for all workers."""
 
-    def __init__(self, num_workers: int) -> None:
+    def __init__(self, num_workers: int, *, has_mailboxes: bool = False) -> None:
         self._num_workers = num_workers
-        self._buffer = SharedBuffer("shoal-board")
-        self._memory = self._buffer.allocate(num_workers * STRIDE * 8)
-        self._words = memoryview(self._memory).cast("q")
+        size = -(-num_workers * PLACE_NBYTES // PAGE) * PAGE
+        try:
+            self._buffer, allocated = _allocated(size, nbytes_for(num_workers) if has_mailboxes else 0)
+        except OSError as error:
+            if not has_mailboxes or error.errno != errno.ENOMEM:
+                raise
+            has_mailboxes = False  # this process may not have so much address space
+            self._buffer, allocated = _allocated(size, 0)
+        memory = memoryview(allocated).cast("B")
+        self._words = memory[: num_workers * PLACE_NBYTES].cast("q")
+        self._inboxes = (
+            [Inbox(mailbox(memory, worker, num_workers)) for worker in range(num_workers)] if has_mailboxes else []
+        )
+        self._trays = [
+            Tray(mailbox(memory, worker, num_workers), self._buffer.fd, size + worker * ROOM)
+            for worker in range(len(self._inboxes))
+        ]
         self._mail_read = [0] * num_workers
         self._arrivals_seen = 0
+
+    @property
+    def num_mailboxes(self) -> int:
+        """How many mailboxes lie behind it."""
+        return len(self._inboxes)
 
     @property
     def fd(self) -> int:
@@ -83,6 +113,8 @@ class Board:
             if word not in (ARRIVED, LOOKS):
                 self._words[worker * STRIDE + word] = 0
         self._mail_read[worker] = 0
+        if self._inboxes:
+            self._inboxes[worker].num_read = 0
         # It may have died between finishing something and counting it. Who counts too few is only woken too early.
         self._arrivals_seen = min(self._arrivals_seen, sum(self._words[ARRIVED::STRIDE]))
 
@@ -103,6 +135,31 @@ class Board:
     def mail_sent(self, worker: int) -> None:
         """Say that there is a message on the socket."""
         self._words[worker * STRIDE + SENT] += 1
+
+    def write_order(self, worker: int, sequence: int, data: bytes) -> bool:
+        """Say more about a step that is about to be ordered of a worker that has none; returns whether there is room."""
+        if not self._trays or not self._trays[worker].write(data):
+            return False
+        first = worker * STRIDE
+        self._words[first + ORDER_NBYTES], self._words[first + ORDER_WRITTEN] = len(data), sequence
+        return True
+
+    def letters(self, worker: int) -> Iterator[Letter]:
+        """Those that have come since the last time this was asked. Each is to be read before the next is taken."""
+        if not self._inboxes:
+            return
+        inbox, words, first = self._inboxes[worker], self._words, worker * STRIDE
+        count = words[first + LETTERS]
+        if inbox.num_read != count:
+            yield from inbox.read(count)
+            words[first + LETTERS_READ] = count
+
+    def has_letters(self, workers: Sequence[int]) -> bool:
+        """Whether one of these workers has written some that have not been read."""
+        if not self._inboxes:
+            return False
+        words, inboxes = self._words, self._inboxes
+        return any(words[worker * STRIDE + LETTERS] != inboxes[worker].num_read for worker in workers)
 
     def is_done(self, worker: int, sequence: int) -> bool:
         """Whether the worker has finished this ordinary step."""
@@ -138,9 +195,21 @@ class Board:
 
     def close(self) -> None:
         """Give the memory back."""
-        self._buffer.close()
         self._words.release()
-        self._memory.close()
+        for inbox in self._inboxes:
+            inbox.close()
+        for tray in self._trays:
+            tray.close()
+        self._buffer.close()
+
+
+def _allocated(nbytes: int, reserved: int) -> tuple[SharedBuffer, ctypes.Array[Any]]:
+    buffer = SharedBuffer("shoal-board")
+    try:
+        return buffer, buffer.allocate(nbytes, reserved)
+    except BaseException:
+        buffer.close()
+        raise
 
 
 class Line:
@@ -179,10 +248,15 @@ class Line:
 class Desk:
     """One worker's side."""
 
-    def __init__(self, board_fd: int, worker: int, processor: int) -> None:
-        words = memoryview(map_shared(board_fd)).cast("B").cast("q")
+    def __init__(self, board_fd: int, worker: int, processor: int, num_mailboxes: int = 0) -> None:
+        memory = memoryview(map_shared(board_fd))
+        words = memory[: len(memory) - nbytes_for(num_mailboxes)].cast("q")
         self.words = words[worker * STRIDE : (worker + 1) * STRIDE]
         self._board = words
+        self._outbox: Outbox | None = None
+        if num_mailboxes:
+            offset = len(memory) - nbytes_for(num_mailboxes - worker)
+            self._outbox = Outbox(mailbox(memory, worker, num_mailboxes), board_fd, offset)
         self.progress = self.words[PROGRESS : PROGRESS + 1]
         self._last_order = self._mail_read = 0  # what has been asked before it sat down is asked still
         self._last_halves = [0] * NUM_HALVES
@@ -205,6 +279,8 @@ class Desk:
         self.progress.release()
         self.words.release()
         self._board.release()
+        if self._outbox is not None:
+            self._outbox.take_away()
 
     def wait(
         self, sleep: Callable[[float | None], bool], next_mail: Callable[[], int], patiently: bool
@@ -237,15 +313,33 @@ class Desk:
         self._last_wait = self._arrived - begin
 
     def _next_half(self, next_mail: Callable[[], int]) -> Order | None:
-        words, sequence, half = self.words, 0, ALL
-        for number, last in enumerate(self._last_halves):
-            asked = words[ORDERED_HALF + number]
-            if asked != last and (half == ALL or asked < sequence):  # who was asked first is first
-                sequence, half = asked, number
-        if half == ALL or (words[SENT] != self._mail_read and next_mail() < sequence):
+        sequence, half = self._first_half()
+        if half == ALL or (self.words[SENT] != self._mail_read and next_mail() < sequence):
             return None
         self._last_halves[half] = sequence
         return sequence, half
+
+    def half_before(self, sequence: int) -> Order | None:
+        """A half that was ordered before a message with this number was sent."""
+        asked, half = self._first_half()
+        if half == ALL or asked > sequence:
+            return None
+        self._last_halves[half] = asked
+        return asked, half
+
+    def _first_half(self) -> Order:
+        """The half that was ordered first and has not stepped; ``ALL`` if there is none."""
+        words, found = self.words, None
+        while True:
+            sequence, half = 0, ALL
+            for number, last in enumerate(self._last_halves):
+                asked = words[ORDERED_HALF + number]
+                if asked != last and (half == ALL or asked < sequence):
+                    sequence, half = asked, number
+            # Looked at once more: the other half may have been ordered before this one, and after it was looked at.
+            if half in (ALL, found):
+                return sequence, half
+            found = half
 
     def mail_read(self) -> None:
         """One message has been taken from the socket. There may be more, so it is counted and not only looked at."""
@@ -270,6 +364,20 @@ class Desk:
         """Say that a step of a half, of so many environments, is finished; returns whether the caller has to be rung."""
         self.words[DONE_HALF + half] = sequence
         return self.arrived(count)
+
+    def order(self, sequence: int) -> memoryview | None:
+        """What else there is to know about an order, if there is anything."""
+        if self._outbox is None or self.words[ORDER_WRITTEN] != sequence:
+            return None
+        return self._outbox.order(self.words[ORDER_NBYTES])
+
+    def leave(self, sequence: int, about: int, letter: bytes) -> bool:
+        """Leave a letter about a command in the mailbox; returns whether there is a mailbox, and room in it."""
+        outbox, words = self._outbox, self.words
+        if outbox is None or not outbox.write(sequence, about, letter, words[LETTERS_READ]):
+            return False
+        words[LETTERS] = outbox.count
+        return True
 
     def told(self, half: int, sequence: int, form: int) -> None:
         """Say that a form is filled in with what environments tell about a step, which is about to be done."""

@@ -260,8 +260,11 @@ class WorkerChannel:
                 order = self._desk.wait(self._sleep, self._next_sequence, patiently)
                 if order is not None:
                     return order
-                if not self._look():
+                mail = self._next_sequence()
+                if mail == UNLIMITED:
                     continue  # what the board speaks of has been read already
+                if (order := self._desk.half_before(mail)) is not None:
+                    return order
             frame = self._read()
             if frame is None:
                 return None
@@ -271,11 +274,11 @@ class WorkerChannel:
                 return frame
 
     def _next_sequence(self) -> int:
-        """Of the next message, which stays where it is."""
+        """Of the next message, which stays where it is; ``UNLIMITED`` if there is none, zero when the caller is gone."""
         while self._look():
             head = self.socket.recv(HEADER.size, socket.MSG_PEEK | socket.MSG_WAITALL)
             if len(head) < HEADER.size:
-                break  # the caller is gone
+                return 0
             _, sequence, kind, *_ = parse_header(memoryview(head), UNLIMITED, UNLIMITED)
             if kind != RING:
                 return sequence

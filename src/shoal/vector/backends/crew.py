@@ -114,7 +114,7 @@ class Crew:
         """The number of its place."""
         self._members = [*members, Member(Recipe(range(0), []), b"")]
         self.absent: set[int] = set()
-        """Places that stay empty: somebody else does the work."""
+        """Places that stay empty: their work is done in the caller's process."""
         self.unsent: set[int] = set()
         """Workers to whom something could not be sent at once."""
         self._start_method: StartMethod = start_method
@@ -145,12 +145,6 @@ class Crew:
         for worker in range(self.spare):
             if worker not in self.absent:
                 self._launch(worker)
-
-    def do_without(self, worker: int) -> None:
-        """Leave this place empty."""
-        self.absent.add(worker)
-        self.unsent.discard(worker)
-        self._members[worker].let_go()
 
     def _launch(self, worker: int) -> None:
         """Put a process in an empty place. If that fails, the place is as empty as before, and it can be tried again."""
@@ -200,6 +194,7 @@ class Crew:
             words_fd=words_fd,
             arena_fd=self._arena.fd if self._arena is not None else -1,
             uses_board=self._uses_board,
+            num_mailboxes=self._board.num_mailboxes,
             processor=self._processor_of(worker),
         )
 

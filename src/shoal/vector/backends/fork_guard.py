@@ -16,8 +16,13 @@ import os
 import weakref
 from typing import NamedTuple
 
-_MAP_FIXED = 0x10  # the same on Linux and macOS; Python has no name for it
-_PRIVATE = mmap.MAP_PRIVATE | _MAP_FIXED
+_FIXED = 0x10  # the same on Linux and macOS; Python has no name for it
+IN_PLACE = mmap.MAP_PRIVATE | _FIXED
+"""For private memory at an address where there is other memory now."""
+
+map_at = ctypes.CDLL(None, use_errno=True).mmap
+map_at.restype = ctypes.c_void_p
+map_at.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 
 _owned: set[int] = set()
 
@@ -71,9 +76,9 @@ def _make_private() -> None:
         if mapping is not None:
             where, access = (each.address, len(mapping)), mmap.PROT_READ | mmap.PROT_WRITE
             if _is_open(each):
-                _map(*where, access, _PRIVATE, each.descriptor, 0)
+                map_at(*where, access, IN_PLACE, each.descriptor, 0)
             else:  # an environment has closed it: what is in that memory cannot be kept
-                _map(*where, access, _PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+                map_at(*where, access, IN_PLACE | mmap.MAP_ANONYMOUS, -1, 0)
     _shared.clear()
 
 
@@ -83,10 +88,6 @@ def _is_open(shared: _Shared) -> bool:
     except OSError:
         return False
 
-
-_map = ctypes.CDLL(None).mmap
-_map.restype = ctypes.c_void_p
-_map.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_give_up_owned)

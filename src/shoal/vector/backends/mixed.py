@@ -1,20 +1,17 @@
 """Some environments in the caller's own process, the others in worker processes.
 
-For environments that cannot run elsewhere (a window, a debugger, a handle that does not cross processes), and for the case
-that no process can be started any more: whoever then loses its worker goes on here.
+For environments that cannot run elsewhere: a window, a debugger, a handle that does not cross processes.
 """
 
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Collection, Sequence
 from typing import Any
 
 from shoal.vector.backends.at_home import AtHome
-from shoal.vector.backends.base import Addressed, Backend, RealTime
+from shoal.vector.backends.base import Addressed, RealTime
 from shoal.vector.backends.processes import ProcessBackend
-from shoal.vector.errors import CannotStart
 from shoal.vector.interrupts import allowed
 from shoal.vector.layout import Arena
 from shoal.vector.messages import Attachment, Command, Event, Op, Outcome, Recipe
@@ -26,22 +23,13 @@ class MixedBackend(RealTime):
 
     in_process = False
 
-    def __init__(self, processes: ProcessBackend, recipes: Sequence[Recipe], local: Collection[int] = ()) -> None:
+    def __init__(self, processes: ProcessBackend, recipes: Sequence[Recipe], local: Collection[int]) -> None:
         self._processes = processes
         self.name, self.num_workers = processes.name, processes.num_workers
-        self._recipes = recipes
-        self._progress: dict[int, list[int]] = {}
-        self._runners: dict[int, Runner] = {}
+        self._progress = {worker: [0] for worker in local}
+        self._runners = {worker: Runner(recipes[worker], self._progress[worker], in_process=True) for worker in local}
         self._at_home = AtHome(self._execute, [recipe.rows for recipe in recipes])
-        for worker in local:
-            self.adopt(worker)
-
-    def adopt(self, worker: int) -> None:
-        """Let what this worker should do be done here from now on."""
-        recipe = self._recipes[worker]
-        self._progress[worker] = [0]
-        self._runners[worker] = Runner(recipe, self._progress[worker], in_process=True)
-        self._processes.do_without(worker)
+        processes.do_without(local)
 
     def start(self) -> None:
         """Start the processes."""
@@ -109,19 +97,3 @@ class MixedBackend(RealTime):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._processes, name)
-
-
-def at_home_instead(worker: int, backend: Backend, recipes: Sequence[Recipe], reason: CannotStart) -> MixedBackend:
-    """A backend that does this worker's work in the caller's process, because no other can be had."""
-    rows = recipes[worker].rows
-    warnings.warn(
-        f"environments {rows.start} to {rows.stop - 1} go on in this process, which is slower and cannot be interrupted: "
-        f"their worker is gone, and no other could be started ({reason})",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-    if not isinstance(backend, MixedBackend):
-        assert isinstance(backend, ProcessBackend), "nobody else has workers that cannot be started"
-        backend = MixedBackend(backend, recipes)
-    backend.adopt(worker)
-    return backend

@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from typing import ClassVar
 
-import cloudpickle
 import numpy as np
 
 from shoal.vector.backends.base import Addressed, RealTime, StartMethod
 from shoal.vector.backends.board import FIRST_SLEEP_SECONDS, NAP_SECONDS, Board, writes_keep_their_order
 from shoal.vector.backends.channel import ARRIVAL, FORM, LOG, RING, Frame
 from shoal.vector.backends.crew import Crew, Member, brief
-from shoal.vector.backends.form_reader import FormReader
 from shoal.vector.backends.inherited import Inheritance
 from shoal.vector.backends.launch import ANSWER_SECONDS, START_SECONDS
 from shoal.vector.backends.limits import make_room_for, occupy_standard_descriptors
 from shoal.vector.backends.remote_log import handle_record
 from shoal.vector.backends.shared_buffer import SharedBuffer
 from shoal.vector.backends.tickets import Tickets
+from shoal.vector.backends.told_reader import ToldReader
 from shoal.vector.backends.wait_mode import WaitMode
 from shoal.vector.backends.worker import HUNG_UP
 from shoal.vector.cpus import usable_cpus
@@ -34,7 +33,6 @@ from shoal.vector.errors import ConfigurationError, ProtocolError
 from shoal.vector.failures import Failure
 from shoal.vector.halves import ALL, Half
 from shoal.vector.info_forms import room_of
-from shoal.vector.infos import EnvInfo
 from shoal.vector.interrupts import postponed
 from shoal.vector.layout import Arena, pack, packed_nbytes, private_arena, unpack
 from shoal.vector.messages import (
@@ -52,8 +50,9 @@ from shoal.vector.messages import (
     Reply,
     Steps,
 )
+from shoal.vector.observations import NOT_SENT, Unsendable
 from shoal.vector.patience import SPIN_SECONDS, look
-from shoal.vector.pickling import dump_by_value, dump_spaces_by_value
+from shoal.vector.pickling import dump_by_value, dump_known, dump_spaces_by_value
 
 NOT_UNDER_WAY = -1
 
@@ -84,8 +83,8 @@ class ProcessBackend(RealTime):
         self.num_envs = recipes[-1].rows.stop
         self._workers = range(self.num_workers)
         self.start_method = start_method
-        self._board = Board(self.num_workers + 1)  # one more for the spare
         self._uses_board = self.has_sheet = self.shares_arena and writes_keep_their_order()
+        self._board = Board(self.num_workers + 1, has_mailboxes=self._uses_board)  # one more for the spare
         # With more workers than processors, a worker that looks takes time from those that work.
         self._may_look = self.num_workers <= usable_cpus()
         self._mode = WaitMode(self.num_envs)
@@ -106,23 +105,26 @@ class ProcessBackend(RealTime):
         """The number of the ordinary step that is under way, unless somebody has asked for workers one by one ..."""
         self._whole: dict[int, Half] = {}
         """... and halves that are, of which nobody has asked for the environments one by one."""
-        self._forms = FormReader(self._board)
-        """What environments tell in every step, where that is filled in in the arena."""
+        self._told = ToldReader(self._board, [recipe.rows.start for recipe in recipes])
+        """What environments tell, where that is in shared memory."""
         self._is_listening = False
         """Whether somebody waits at the doorbell, so that workers have to ring it."""
         self._arena: Arena | None = None
+        self._lends = False
+        """Whether the caller has arrays that are views of the arena."""
         self.dropped_replies = 0
 
     def start(self) -> None:
         """Start all workers. They construct in parallel once they are told to."""
         self.crew.start()
 
-    def do_without(self, worker: int) -> None:
-        """Leave the place of this worker empty: somebody else does its work."""
-        self.crew.do_without(worker)
+    def do_without(self, workers: Collection[int]) -> None:
+        """Leave the places of these workers empty, before any is started: their work is done in the caller's process."""
+        self.crew.absent.update(workers)
 
     def attach(self, attachment: Attachment, sequence: int) -> Arena:
         """Allocate the arena and tell every worker."""
+        self._lends = attachment.lends_observations
         if self._shared is not None:
             layout = attachment.layout
             self._arena = Arena(layout, self._shared.allocate(layout.nbytes))
@@ -153,7 +155,8 @@ class ProcessBackend(RealTime):
                 self._tickets.give(command.rows(rows), command.sequence)
             else:
                 self._awaited[worker] = command
-            if self._uses_board and command.op is Op.STEP and not data:
+            is_step = self._uses_board and command.op is Op.STEP
+            if is_step and (not data or self._board.write_order(worker, command.sequence, data)):
                 self._ring(self._board.line([worker]).order(command.sequence), command.sequence)
                 continue
             raw = None
@@ -170,13 +173,10 @@ class ProcessBackend(RealTime):
         if command.payload is None:
             return b""
         try:
-            if isinstance(command.payload, Steps) and not command.payload.loose:
-                return pickle.dumps(command.payload, protocol=5)  # nothing but numbers, for which this is quicker
             if isinstance(command.payload, Attachment):
                 return dump_spaces_by_value(command.payload)
             if isinstance(command.payload, Steps):
-                data: bytes = cloudpickle.dumps(command.payload, protocol=5)
-                return data
+                return dump_known(command.payload)
             return dump_by_value(command.payload)
         except Exception as error:
             raise ConfigurationError(
@@ -258,7 +258,7 @@ class ProcessBackend(RealTime):
         self._last_wait = now - begin
         self._note_answers(self.num_envs, now)
         self._stepping = NOT_UNDER_WAY
-        return self._forms.read_together(self._workers, sequence)
+        return self._told.read_together(self._workers, sequence)
 
     def order_half(self, half: Half) -> None:
         """Order a step of one of two halves on the board."""
@@ -283,7 +283,7 @@ class ProcessBackend(RealTime):
         self._note_answers(len(half.rows), now)
         del self._whole[number]
         self._board.arrivals_seen(len(half.rows))
-        return self._forms.read_together(half.workers, sequence, number)
+        return self._told.read_together(half.workers, sequence, number)
 
     def _take_apart(self) -> None:
         """From now on, what was ordered as a whole is looked at worker by worker, or environment by environment."""
@@ -305,11 +305,12 @@ class ProcessBackend(RealTime):
         for worker, command in [*self._awaited.items()]:
             if board.is_done(worker, command.sequence):
                 del self._awaited[worker]
-                events.append(Reply(worker, command.sequence, self._forms.read(worker, command.sequence)))
+                events.append(Reply(worker, command.sequence, self._told.read(worker, command.sequence)))
             elif board.has_mail(worker):
                 self._read(worker, events)
         if self._tickets:
             self._take_tickets(events)
+            self._take_letters(events)
             for worker in range(self.num_workers):
                 if board.has_mail(worker):
                     self._read(worker, events)
@@ -320,7 +321,7 @@ class ProcessBackend(RealTime):
         rows, sequences = self._tickets.arrived(self.arena.tickets)
         if not len(rows):
             return
-        told = self._forms.read_alone(set(sequences.tolist()))
+        told = self._told.read_alone(set(sequences.tolist()))
         if told:
             self._arrive_each(rows.tolist(), told, events)
             return
@@ -333,10 +334,18 @@ class ProcessBackend(RealTime):
         asked = np.unique(sequences).tolist()
         events.extend(Arrivals(rows[sequences == sequence].tolist(), sequence) for sequence in asked)
 
-    def _arrive_each(self, rows: Sequence[int], told: Mapping[int, EnvInfo], events: list[Event]) -> None:
+    def _take_letters(self, events: list[Event]) -> None:
+        """Those that were asked alone, and have reported themselves in a letter."""
+        for row, sequence, outcome in self._told.read_arrived():
+            if self._tickets[row] == sequence:
+                self._arrive(row, outcome, events)
+            else:
+                self.dropped_replies += 1
+
+    def _arrive_each(self, rows: Sequence[int], told: Mapping[int, Outcome], events: list[Event]) -> None:
         """Those of halves that are looked at environment by environment, some of which have told something."""
         for row in rows:
-            self._arrive(row, Outcome([told[row]], [], [], []) if row in told else NOTHING, events)
+            self._arrive(row, told.get(row, NOTHING), events)
 
     def _arrive(self, row: int, outcome: Outcome, events: list[Event]) -> None:
         events.append(Arrival(row, self._tickets[row], outcome))
@@ -391,15 +400,14 @@ class ProcessBackend(RealTime):
         if frame.raw:
             assert self._arena is not None
             unpack(self._arena.shipped, command.rows(member.recipe.rows), frame.raw)
-        label, first_row = command.op.label, member.recipe.rows.start
-        outcome = _unpickled(frame, label, first_row) if frame.pickled else Outcome.empty()
+        outcome = _unpickled(frame, command.op.label, member.recipe.rows) if frame.pickled else Outcome.empty()
         events.append(Reply(worker, frame.sequence, outcome))
 
     def _take_form(self, worker: int, member: Member, frame: Frame) -> None:
         if frame.generation == member.generation:
             half, sheet = frame.place + ALL, self.arena.sheet
             columns = pickle.loads(frame.pickled)
-            self._forms.draw_up(worker, half, columns, frame.sequence, room_of(sheet, member.recipe.rows, half))
+            self._told.draw_up(worker, half, columns, frame.sequence, room_of(sheet, member.recipe.rows, half))
 
     def _take_arrival(self, worker: int, member: Member, frame: Frame, events: list[Event]) -> None:
         row = frame.place
@@ -410,7 +418,7 @@ class ProcessBackend(RealTime):
         if frame.raw:
             assert self._arena is not None
             unpack(self._arena.shipped, range(row, row + 1), frame.raw)
-        outcome = _unpickled(frame, "step", row) if frame.pickled else Outcome.empty()
+        outcome = _unpickled(frame, "step", range(row, row + 1)) if frame.pickled else Outcome.empty()
         self._arrive(row, outcome, events)
 
     def _bury(self, worker: int, member: Member, events: list[Event], babble: str = "") -> None:
@@ -444,10 +452,11 @@ class ProcessBackend(RealTime):
             return
         if command is not None and self._board.is_done(worker, command.sequence):
             del self._awaited[worker]
-            events.append(Reply(worker, command.sequence, self._forms.read(worker, command.sequence)))
+            events.append(Reply(worker, command.sequence, self._told.read(worker, command.sequence)))
+        self._take_letters(events)
         under_way = self._tickets.under_way(member.recipe.rows)
         arrived = [row for row in under_way if self._arena.tickets[row] == self._tickets[row]]
-        self._arrive_each(arrived, self._forms.read_alone({self._tickets[row] for row in arrived}), events)
+        self._arrive_each(arrived, self._told.read_alone({self._tickets[row] for row in arrived}), events)
 
     def replace(self, worker: int) -> None:
         """Put another process in the place of one that has died. What it was asked is forgotten."""
@@ -455,7 +464,7 @@ class ProcessBackend(RealTime):
         member = self.crew[worker]
         self._awaited.pop(worker, None)
         self._tickets.take(self._tickets.under_way(member.recipe.rows))
-        self._forms.forget(worker)
+        self._told.forget(worker)
         self.crew.replace(worker)
         if self._arena is not None and self._shared is None:
             member.channel.max_raw = packed_nbytes(self._arena.shipped, member.recipe.rows)
@@ -540,11 +549,10 @@ class ProcessBackend(RealTime):
     def _release(self) -> None:
         self.crew.end()
         if self._shared is not None:
-            self._shared.close()
+            self._shared.close(is_lent=self._lends)
         self._board.close()
-        # A mapping holds a descriptor of its own for as long as anything refers to it.
         self._arena = None
-        self._forms.close()
+        self._told.close()
 
 
 class PipesBackend(ProcessBackend):
@@ -561,11 +569,15 @@ class SharedMemoryBackend(ProcessBackend):
     shares_arena: ClassVar[bool] = True
 
 
-def _unpickled(frame: Frame, phase: str, env_index: int) -> Outcome:
+def _unpickled(frame: Frame, phase: str, rows: range) -> Outcome:
     try:
         outcome: Outcome = pickle.loads(frame.pickled)
     except Exception as error:
-        # The worker could pickle it, but this process cannot read it: a class that only the worker can import.
-        failure = Failure.of(error, env_index=env_index, phase=phase)
-        return Outcome([], [], [failure], [])
+        # The worker could pickle it, but this process cannot read it: an exception that is made with other arguments than it
+        # keeps, or a class that only the worker can import.
+        who = "it" if len(rows) == 1 else f"it, or another of environments {rows.start} to {rows.stop - 1},"
+        unreadable = Unsendable(
+            f"{who} has told something that can be pickled and not be read again: {type(error).__name__}: {error}\n  {NOT_SENT}"
+        )
+        return Outcome([], [], [Failure.of(unreadable, env_index=rows.start, phase=phase)], [])
     return outcome

@@ -4,10 +4,15 @@ On Linux it is a memfd: nothing in ``/dev/shm``, nothing to unlink, nobody else 
 ``SHOAL_PORTABLE=1``, it is a temporary file that was unlinked at once. Either way it is a descriptor that a worker
 inherits, and it is allocated in full before anybody writes, so that a full disk or memory is an error here and not a bus
 error there.
+
+The caller's view of it is not an ``mmap.mmap``. That would keep a descriptor of its own, and could only be closed when no
+array refers to it any more; an exception that a program keeps refers to whatever its traceback has seen. So this view has no
+descriptor, and when it is closed, private memory is put in its place, which takes no room until somebody writes there.
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import mmap
@@ -15,10 +20,17 @@ import os
 import resource
 import shutil
 import tempfile
+import weakref
+from typing import Any
 
-from shoal.vector.backends.fork_guard import own_memory
+from shoal.vector.backends.fork_guard import IN_PLACE, map_at, own_memory
 from shoal.vector.backends.limits import free_memory
 from shoal.vector.errors import ConfigurationError
+
+_ACCESS = mmap.PROT_READ | mmap.PROT_WRITE
+_FAILED = ctypes.c_void_p(-1).value
+_unmap = ctypes.CDLL(None).munmap
+_unmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 def is_portable() -> bool:
@@ -29,6 +41,8 @@ def is_portable() -> bool:
 class SharedBuffer:
     """A descriptor now, and memory once its size is known."""
 
+    _memory: ctypes.Array[Any] | None = None
+
     def __init__(self, name: str) -> None:
         if is_portable():
             with tempfile.TemporaryFile(prefix=f"{name}-") as file:
@@ -36,8 +50,11 @@ class SharedBuffer:
         else:
             self.fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
 
-    def allocate(self, nbytes: int) -> mmap.mmap:
-        """Give it its size, once."""
+    def allocate(self, nbytes: int, reserved: int = 0) -> ctypes.Array[Any]:
+        """Give it its size, once, and return the memory.
+
+        Behind that, address space may be reserved, of which memory is taken when it is needed.
+        """
         room = _room()
         if room is not None and nbytes > room:  # or the kernel would end a process to make room
             raise ConfigurationError(_too_large(nbytes, room))
@@ -50,16 +67,27 @@ class SharedBuffer:
             if error.errno not in (errno.ENOSPC, errno.ENOMEM, errno.EFBIG):
                 raise
             raise ConfigurationError(_too_large(nbytes, _room())) from None
+        if reserved:
+            os.ftruncate(self.fd, nbytes + reserved)
         if not is_portable():
             seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
             fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
-        return mmap.mmap(self.fd, nbytes)
+        address = map_at(None, nbytes + reserved, _ACCESS, mmap.MAP_SHARED, self.fd, 0)
+        if address == _FAILED:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        self._memory = (ctypes.c_ubyte * (nbytes + reserved)).from_address(address)
+        # Not at the end of the program: another thread may still be reading then.
+        weakref.finalize(self._memory, _unmap, address, nbytes + reserved).atexit = False
+        return self._memory
 
-    def close(self) -> None:
-        """Give up the descriptor. The memory goes when nothing refers to it any more."""
+    def close(self, *, is_lent: bool = False) -> None:
+        """Give up the descriptor and the memory. If it is lent, the memory stays until nothing refers to it any more."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+        memory, self._memory = self._memory, None
+        if memory is not None and not is_lent:
+            map_at(ctypes.addressof(memory), len(memory), _ACCESS, IN_PLACE | mmap.MAP_ANONYMOUS, -1, 0)
 
 
 def _room() -> int | None:

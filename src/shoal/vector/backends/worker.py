@@ -37,15 +37,17 @@ from shoal.vector.backends.inherited import loads
 from shoal.vector.backends.last_words import leave_in
 from shoal.vector.backends.lifeline import end_together, hold_on, is_broken
 from shoal.vector.backends.limits import volunteer_for_oom, wake_promptly
+from shoal.vector.backends.mailboxes import encoded
 from shoal.vector.backends.remote_log import LogSettings, forward_logs, log_here
 from shoal.vector.backends.shared_buffer import map_shared
 from shoal.vector.errors import ConfigurationError
 from shoal.vector.failures import Failure
 from shoal.vector.forked import end_if_forked
-from shoal.vector.halves import ALL
+from shoal.vector.halves import ALL, NUM_HALVES
 from shoal.vector.info_forms import Form, columns_of, drawn_up, room_of
 from shoal.vector.infos import Columns, by_environment
 from shoal.vector.layout import Arena, Rows, pack, private_arena, unpack
+from shoal.vector.loose import singly
 from shoal.vector.messages import (
     EACH,
     NOTHING,
@@ -60,8 +62,8 @@ from shoal.vector.messages import (
     is_together,
     one_by_one,
 )
-from shoal.vector.observations import ContractViolation
-from shoal.vector.pickling import dump_spaces, dumps
+from shoal.vector.observations import NOT_SENT, Unsendable
+from shoal.vector.pickling import dump_spaces, dumps, why_unsendable
 from shoal.vector.registrations import register_here
 from shoal.vector.runner import Runner
 
@@ -95,6 +97,8 @@ class Post:
     """-1 where the arena is not shared."""
     uses_board: bool
     """Whether ordinary steps are ordered on the board."""
+    num_mailboxes: int
+    """How many lie behind the board."""
     processor: int
     """The one to run on while nobody else wants it, or -1 for any."""
 
@@ -124,7 +128,7 @@ def serve(post: Post) -> NoReturn:
     exit_code, home = 1, os.getpid()
     try:
         _settle_in(post)
-        desk = Desk(post.board_fd, post.worker, post.processor)
+        desk = Desk(post.board_fd, post.worker, post.processor, post.num_mailboxes)
         channel = WorkerChannel(socket.socket(fileno=post.channel_fd), desk, uses_board=post.uses_board)
         HERE = Worker(post, channel, desk)
         HERE.run()
@@ -247,18 +251,24 @@ class Worker:
         """Sit down where another worker has been. The caller has cleared its desk."""
         fields: dict[str, Any] = pickle.loads(frame.pickled)
         self._post = replace(self._post, **fields)
-        self._desk = Desk(self._post.board_fd, self._post.worker, self._post.processor)
+        post = self._post
+        self._desk = Desk(post.board_fd, post.worker, post.processor, post.num_mailboxes)
         self._channel.move_to(self._desk)
 
     def _carry_out_order(self, sequence: int, half: int) -> None:
         """Take a step that was ordered on the board."""
-        outcome = self.runner.step_share(half, sequence)
+        written = self._desk.order(sequence) if half == ALL else None
+        if written is None:
+            outcome = self.runner.step_share(half, sequence)
+        else:
+            outcome = self.runner.execute(Command(sequence, STEP, pickle.loads(written)))
         if half == ALL:
             self._reply(sequence, STEP, outcome)
             return
         share = self.runner.share(half)
         is_plain = outcome is NOTHING or not any(outcome)
-        if self._has_logged or not (is_plain or self._fills_in(half, sequence, share.rows, outcome)):
+        is_told = is_plain or (not self._has_logged and self._tells(half, sequence, share.rows, outcome))
+        if self._has_logged or not is_told:
             self._announce_all(share.rows, sequence, outcome)
             return
         with self._reporting:
@@ -329,6 +339,10 @@ class Worker:
             if self._desk.arrived():
                 self._channel.send(self._post.generation, sequence, RING)
             return
+        if self._post.uses_board and not self._has_logged and self._leaves(row, sequence, outcome):
+            if self._desk.arrived():
+                self._channel.send(self._post.generation, sequence, RING)
+            return
         self._has_logged = False
         self._desk.arrived()  # the message itself will wake
         pickled = b"" if is_plain else self._pickled(outcome, "step")
@@ -365,7 +379,7 @@ class Worker:
         if (
             self._post.uses_board
             and not self._has_logged
-            and (is_plain or (kind == STEP and self._fills_in(ALL, sequence, self.runner.rows, outcome)))
+            and (is_plain or (kind == STEP and self._tells(ALL, sequence, self.runner.rows, outcome)))
         ):
             if self._desk.done(sequence):
                 self._channel.send(self._post.generation, sequence, RING)
@@ -377,6 +391,25 @@ class Worker:
             # Not those of the others: a worker that has taken another's place does not know them.
             raw = pack(self._arena.shipped, self._concerned)
         self._channel.send(self._post.generation, sequence, REPLY, pickled, raw)
+
+    def _tells(self, half: int, sequence: int, rows: Rows, outcome: Outcome) -> bool:
+        """Whether what environments tell about a step is where the caller finds it without a message."""
+        drawn_up = self._forms_drawn_up
+        if self._fills_in(half, sequence, rows, outcome):
+            return True
+        # A new form is announced in a message, which has to be read before the form is: so this goes as a message, too.
+        return self._forms_drawn_up == drawn_up and self._leaves(half - NUM_HALVES, sequence, outcome)
+
+    def _leaves(self, about: int, sequence: int, outcome: Outcome) -> bool:
+        """Whether that is in a letter now, about one environment or, as a negative number, about all or one half."""
+        if outcome.failures or outcome.values:
+            return False
+        try:
+            letter = encoded(outcome)
+        except Exception:
+            return False  # who sends it as a message finds out whose value it is
+        with self._reporting:
+            return len(letter) <= MAX_PICKLED and self._desk.leave(sequence, about, letter)
 
     def _fills_in(self, half: int, sequence: int, rows: Rows, outcome: Outcome) -> bool:
         """Whether what environments tell about a step is written down where the caller finds it."""
@@ -409,33 +442,50 @@ class Worker:
                 return data
             if has_spaces:
                 return dumps(_without_spaces(outcome, len(data)))
-            reason = f"is {len(data):,} bytes large, and a message may have {MAX_PICKLED:,}"
+            too_large = len(data) - MAX_PICKLED
         except Exception:
-            reason = ""
-        return dumps(_without_unsendable(outcome, phase, reason))
+            too_large = 0
+        return dumps(self._without_unsendable(outcome, phase, too_large))
+
+    def _without_unsendable(self, outcome: Outcome, phase: str, too_large: int) -> Outcome:
+        """The outcome with whatever cannot be sent turned into failures that name it.
+
+        If it is too large, by so many bytes, these are the largest values, so many that the rest can be sent.
+        """
+        failures = list(outcome.failures)
+        infos, loose, values = [*by_environment(outcome.infos).items()], [*singly(outcome.loose)], outcome.values
+        told = [("its info", *entry) for entry in infos]
+        told += [("its observation", row, value) for row, _, value in loose]
+        told += [("its result", *entry) for entry in values]
+        reasons = [why_unsendable(value) for _, _, value in told]
+        if too_large > 0:
+            sizes = [0 if reason else len(dumps(value)) for reason, (_, _, value) in zip(reasons, told, strict=True)]
+            for place in sorted(range(len(told)), key=sizes.__getitem__, reverse=True):
+                if too_large <= 0:
+                    break
+                too_large -= sizes[place]
+                reasons[place] = _too_large(sizes[place])
+        for reason, (what, row, _) in zip(reasons, told, strict=True):
+            if reason:
+                error = Unsendable(f"{what} cannot be sent to the caller's process: {reason}\n  {NOT_SENT}")
+                failures.append(self.runner.slice.failure_of(error, row, phase))
+        good = iter([not reason for reason in reasons])
+        return Outcome(
+            infos=[entry for entry in infos if next(good)],
+            loose=[entry for entry in loose if next(good)],
+            values=[entry for entry in values if next(good)],
+            failures=failures,
+        )
 
     def _send_log(self, record: bytes) -> None:
         self._has_logged = True
         self._channel.send(self._post.generation, 0, LOG, record)
 
 
-def _without_unsendable(outcome: Outcome, phase: str, reason: str) -> Outcome:
-    """The outcome with whatever cannot be sent turned into failures that name it."""
-    failures = list(outcome.failures)
-
-    def refuse(row: int, what: str, value: Any) -> bool:
-        why = reason or _why_unsendable(value)
-        if not why:
-            return False
-        error = ContractViolation(f"{what} cannot be sent to the caller's process: {why}")
-        failures.append(Failure.of(error, env_index=row, phase=phase))
-        return True
-
-    return Outcome(
-        infos=[entry for entry in by_environment(outcome.infos).items() if not refuse(entry[0], "its info", entry[1])],
-        loose=[entry for entry in outcome.loose if not refuse(entry[0], "its observation", entry[2])],
-        values=[entry for entry in outcome.values if not refuse(entry[0], "its result", entry[1])],
-        failures=failures,
+def _too_large(nbytes: int) -> str:
+    return (
+        f"it is {nbytes:,} bytes large, and a message may have {MAX_PICKLED:,}, for all environments of a worker. "
+        'What to do: return less in one step, use more workers (num_workers=), or backend="serial" or "threads"'
     )
 
 
@@ -454,16 +504,3 @@ def _without_spaces(outcome: Outcome, nbytes: int) -> Outcome:
         'Box(low=0, high=255, shape=...), use more workers, or use backend="serial" or "threads".'
     )
     return Outcome([], [], [Failure.of(error, env_index=row, phase="construct")], [])
-
-
-def _why_unsendable(value: Any, path: str = "") -> str:
-    """Why ``value`` cannot be pickled, naming the part of it that is to blame; empty if it can be."""
-    try:
-        dumps(value)
-    except Exception as error:
-        if isinstance(value, dict):
-            for key, part in value.items():
-                if why := _why_unsendable(part, f"{path}[{key!r}]"):
-                    return why
-        return f"{path or 'it'}: {type(error).__name__}: {error}"
-    return ""

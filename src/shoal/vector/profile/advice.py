@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from shoal.vector.forecast import Measured, forecasts
+from shoal.vector.auto.forecast import Measured, forecasts
 from shoal.vector.plan import Plan
 from shoal.vector.profile.tracks import Share
 from shoal.vector.wording import duration
@@ -141,15 +141,20 @@ def _other_backend(situation: Situation) -> Sequence[Advice]:
         result_nbytes=0,
         infos=situation.num_envs if situation.shares[Share.INFOS] > LITTLE else 0.0,
     )
-    best = forecasts(measured, situation.cpus)[0]
+    ways = forecasts(measured, situation.cpus)
+    best, used = ways[0], (situation.plan.backend, situation.plan.threads_per_worker)
+    step = f"A step takes {duration(situation.env_seconds)}"
+    why = "too little for workers"
+    if (best.backend, best.threads_per_worker) == used and best.backend != "serial":
+        # Workers should be quicker, and perhaps are not: other programs compute, too. What a loop takes is surer.
+        best = next(way for way in ways if way.backend == "serial")
+        why = f"a loop over all {duration(best.seconds)}, and workers took {duration(situation.round_seconds)}"
     remaining = best.seconds / situation.round_seconds  # of what is not the policy
     gain = 1 / ((1 - situation.policy) * remaining + situation.policy)
-    is_same = (best.backend, best.threads_per_worker) == (situation.plan.backend, situation.plan.threads_per_worker)
-    if is_same or gain < WORTH_SAYING:
+    if (best.backend, best.threads_per_worker) == used or gain < WORTH_SAYING:
         return ()
-    step = f"A step takes {duration(situation.env_seconds)}"
     if best.backend == "serial":
-        return (Advice(f'{step}, too little for workers: backend="serial".', gain),)
+        return (Advice(f'{step}, {why}: backend="serial".', gain),)
     if best.threads_per_worker > 1:
         return (
             Advice(

@@ -21,6 +21,7 @@ def begin_recording(_env: Any) -> None:
     recorder.probe(worker, "_reply", Kind.SIGNALLING)
     recorder.probe(worker, "_announce_all", Kind.SIGNALLING)
     recorder.probe(worker, "_pickled", Kind.INFOS)
+    recorder.probe(worker, "_leaves", Kind.INFOS)
     worker.runner.slice.clock = recorder
 
 

@@ -52,7 +52,8 @@ class Profiler:
         self._recorder.is_on = False  # until everything is in place
         self._tracks: dict[int, Track] = {}
         """What workers have recorded, by their first environment."""
-        self._is_attached = False
+        self.is_attached = False
+        """Whether it records now, so that environments must stay where they are."""
         self._calls = self._depth = self._steps = 0
         self._rest = 0
         """So many calls are not recorded."""
@@ -76,7 +77,7 @@ class Profiler:
         for name in (*ENTRIES, "arecv"):
             vars(self._envs).pop(name, None)
         self._envs._profiler = None
-        if self._is_attached:
+        if self.is_attached:
             self._close_window()
             self._detach(is_quiet=error is not None)
         if error is None:
@@ -150,9 +151,9 @@ class Profiler:
         setattr(self._envs, name, guarded)
 
     def _before_call(self) -> None:
-        if self._envs._is_undecided or self._envs._pending is not None:
+        if self._envs._is_undecided or self._envs._session.pending is not None:
             return
-        if not self._is_attached:
+        if not self.is_attached:
             self._attach()
         elif self._calls >= WINDOW:
             self._rest_if_costly()
@@ -176,7 +177,7 @@ class Profiler:
 
     def _attach(self) -> None:
         envs, recorder = self._envs, self._recorder
-        self._is_attached = True  # also if not all of it succeeds
+        self.is_attached = True  # also if not all of it succeeds
         backend: Any = envs._pool.backend
         if isinstance(backend, Supervisor):
             for name, _ in PROBED:
@@ -189,7 +190,9 @@ class Profiler:
                 recorder.probe(backend, name, kind)
             # Beside results, which have a place of their own in shared memory, messages hold infos and what calls return.
             reading = Kind.INFOS if backend.name == "shm" else Kind.COPYING
-            recorder.probe(getattr(backend, "_processes", backend), "_read", reading)
+            processes = getattr(backend, "_processes", backend)
+            recorder.probe(processes, "_read", reading)
+            recorder.probe(processes._told, "_open_letters", Kind.INFOS)
         elif backend.name == "threads":
             recorder.probe(backend, "poll", Kind.WAITING)
         for runner in self._own_runners():
@@ -209,7 +212,7 @@ class Profiler:
     def _detach(self, *, is_quiet: bool) -> None:
         """Let everything be as it was; ``is_quiet`` if there is an exception already that matters more."""
         envs = self._envs
-        self._is_attached = False
+        self.is_attached = False
         backend = envs._pool.unwatched
         for owner in (envs._pool.backend, backend, envs):
             remove_probes(owner)

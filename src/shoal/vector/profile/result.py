@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.vector.plan import Plan
+from shoal.vector.plan import UNDECIDED, Plan
 from shoal.vector.profile.advice import Advice, Situation, advice_for
 from shoal.vector.profile.recorder import Kind, Track
 from shoal.vector.profile.tracks import Pieces, Share
@@ -22,6 +22,13 @@ SHORT_SECONDS = 25e-6
 """More than by so much: whoever is first in a worker finds its caches cold."""
 MOST_NAMED = 5
 BAR = 30
+
+
+NOTHING = "Nothing was recorded: step the environments inside the block, and close them after it."
+WHILE_UNDECIDED = (
+    'Nothing was recorded: backend="auto" was still finding out where to run the environments. What to do: take more steps, or '
+    "name a backend."
+)
 
 
 @dataclass(frozen=True)
@@ -103,9 +110,7 @@ def profile_of(caller: Track, workers: Sequence[Track], plan: Plan, num_envs: in
     """What these tracks say."""
     if not (caller.kinds == Kind.WINDOW).any():
         empty = {share.value: 0.0 for share in Share}
-        nothing = (
-            Advice("Nothing was recorded: step the environments inside the block, and close them after it.", 1.0),
-        )
+        nothing = (Advice(WHILE_UNDECIDED if plan.reason == UNDECIDED else NOTHING, 1.0),)
         return Profile(plan, num_envs, len(workers) or 1, 0.0, 0.0, empty, 0.0, {}, (), (), nothing, (caller, *workers))
     pieces = Pieces(caller, workers)
     shares, seconds = pieces.shares(), pieces.seconds

@@ -2,17 +2,17 @@
 
 What steps in workers will cost is a forecast, and machines differ and change: another program begins to compute, and steps in
 workers take many times longer. So steps are timed in one *window* after the other. Where they stay slower than a loop at home,
-environments come back, are timed at home once more, as what steps cost may have changed too, and then it is decided anew::
+environments come back, and leave again when that has changed (``watch.py``)::
 
-    at home ── moved ── window ── window ── ... ── slower ── come back ── timed at home again ──┬── stay at home
-                          └── plan.reason says what was measured                                └── go to workers again
+    at home ── move ── window ── window ── ... ── slower ── move ── at home, watched ── move ── ...
+                         └── plan.reason says what was measured
 """
 
 from __future__ import annotations
 
 import statistics
 
-from shoal.vector.forecast import slowness
+from shoal.vector.auto.forecast import slowness
 
 SETTLING_SECONDS = 0.2
 """Of stepping, in which much is done for the first time."""
@@ -23,8 +23,6 @@ WORTH_RETURNING = 1.05
 CLEARLY_SLOWER = 1.5
 """... or for one."""
 NUM_WINDOWS = 2
-LONGEST_SECONDS = 1.5
-"""For which the caller may be held up by what is to be done again at home."""
 
 
 class Comparison:

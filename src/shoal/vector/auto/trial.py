@@ -1,11 +1,11 @@
 """``backend="auto"``: the first steps are taken in the caller's process and timed, then it is decided.
 
     made ── reset ── step ── step ── ... ── enough seen ──┬── stays in this process
-                                                          └── moves: made again in workers, which do again what was done
+                                                          └── moves to workers, while stepping goes on here (``moving.py``)
 
 Nothing is tried out with environments or seeds that are not the caller's. What costs little never sees another process, and
-what costs much loses a few steps' time. Because the same journal that brings back dead workers' environments also brings these
-to where they were, no result depends on the decision.
+what costs much takes only its first steps here. Because the same journal that brings back dead workers' environments also
+brings these to where they were, no result depends on the decision.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import itertools
 import logging
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
+from shoal.vector.auto.forecast import Forecast, Measured, forecasts, slowness
 from shoal.vector.cpus import others_running
-from shoal.vector.forecast import Forecast, Measured, forecasts, slowness
 from shoal.vector.messages import EnvFn
 from shoal.vector.partition import by_cost
 from shoal.vector.step_clock import Spent, StepClock
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 SLOW_TO_MAKE = 0.02  # seconds; what takes longer to make is made in workers at once, in parallel
 SLOW_TO_BEGIN = 0.01  # seconds for making and resetting one
 WORTH_MOVING = 0.82  # of the time that a step takes here
+CROWDED = 1.5  # times as long as without other processes
 FEW_STEPS, LITTLE_TIME = 9, 0.01
 SOME_STEPS, LONG_TIME = 5, 0.03
 LONGER_TIME, VERY_LONG_TIME = 0.1, 0.5
@@ -115,20 +117,39 @@ class Trial:
             single_steps=self._clock.single_steps(self._num_envs),
             others=statistics.median(self._others),
         )
-        slow = slowness()
-        return Verdict(measured, forecasts(measured, self._cpus, slow), slow)
+        return Verdict(measured, self._cpus, slowness())
 
 
 class Verdict:
     """What the first steps were like, and what follows from that."""
 
-    def __init__(self, measured: Measured, ways: Sequence[Forecast], slowness: float = 1.0) -> None:
-        self._measured = measured
+    def __init__(self, measured: Measured, cpus: int, slowness: float = 1.0) -> None:
+        self._measured, self._cpus = measured, cpus
         self.slowness = slowness
+        ways = forecasts(measured, cpus, slowness)
         quickest = ways[0]
         self.here = next(way for way in ways if way.backend == "serial")
         self.choice = quickest if quickest.seconds < WORTH_MOVING * self.here.seconds else self.here
         self._other = self.here if self.choice is not self.here else next(way for way in ways if way is not self.here)
+
+    def beside(self, others: int) -> Verdict:
+        """What it would be if so many other processes were computing."""
+        return Verdict(replace(self._measured, others=others), self._cpus, self.slowness)
+
+    def costing(self, times: float) -> Verdict:
+        """What it would be if steps took so many times as long."""
+        measured = self._measured
+        return Verdict(
+            replace(
+                measured,
+                seconds=times * measured.seconds,
+                computing_seconds=times * measured.computing_seconds,
+                waiting_seconds=times * measured.waiting_seconds,
+                single_steps=[tuple(times * one for one in step) for step in measured.single_steps],
+            ),
+            self._cpus,
+            self.slowness,
+        )
 
     @property
     def first(self) -> str:
@@ -161,13 +182,19 @@ class Verdict:
                 f"{_named(choice)} should take about {duration(choice.seconds)}, {duration(choice.overhead)} of it for "
                 "signalling and copying."
             )
-        return f"{self.first} {second}{self._company()}{self._shared_out()}{self._oversubscribed()}"
+        return f"{self.first}{self._company()} {second}{self._shared_out()}{self._oversubscribed()}"
 
     def _company(self) -> str:
         others = round(self._measured.others)
         if not others:
             return ""
-        return f" {others} other {'process was' if others == 1 else 'processes were'} computing."
+        company = f" {others} other {'process was' if others == 1 else 'processes were'} computing."
+        # The time of a loop is measured without that in which it had no processor.
+        if self.here.seconds - self.here.overhead > CROWDED * self._measured.seconds:
+            company += (
+                f" Beside {'it' if others == 1 else 'them'} the loop should take about {duration(self.here.seconds)}."
+            )
+        return company
 
     def _shared_out(self) -> str:
         costs = self.choice.step_costs
@@ -207,6 +234,11 @@ class FirstMade:
         if error is not None:
             raise error
         return self._env_fn() if env is None else env
+
+    def raise_if_failed(self) -> None:
+        """Raise what the factory has raised."""
+        if self._error is not None:
+            raise self._error
 
     def close(self) -> None:
         """Nobody wants that environment."""

@@ -1,0 +1,1 @@
+"""What a program meets in its first seconds with ``backend="auto"``."""

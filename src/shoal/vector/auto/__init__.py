@@ -1,0 +1,1 @@
+"""Where environments run when that is left to us: measure, predict, choose, explain, and move without a stall."""
