@@ -346,7 +346,8 @@ def test_a_value_that_only_the_worker_can_read_names_its_environment() -> None:
     with on_shm(SecretEnv, num_workers=NUM_ENVS) as envs:
         envs.reset(seed=0)
         envs.step(np.zeros(NUM_ENVS, np.int64))
-        with pytest.raises(TypeError, match=r"environment 1 \(worker 1\) in step\(\) raised TypeError"):
+        why = r"environment 1 \(worker 1\) in step\(\) returned what cannot leave its worker process: it has told something"
+        with pytest.raises(shoal.EnvContractError, match=why):
             envs.step(np.array([0, 3, 0, 0, 0]))
         envs.reset(seed=0)
         envs.step(np.zeros(NUM_ENVS, np.int64))

@@ -25,12 +25,11 @@ from shoal.vector.backends.limits import make_room_for, occupy_standard_descript
 from shoal.vector.backends.remote_log import handle_record
 from shoal.vector.backends.shared_buffer import SharedBuffer
 from shoal.vector.backends.tickets import Tickets
-from shoal.vector.backends.told_reader import ToldReader
+from shoal.vector.backends.told_reader import ToldReader, unreadable
 from shoal.vector.backends.wait_mode import WaitMode
 from shoal.vector.backends.worker import HUNG_UP
 from shoal.vector.cpus import usable_cpus
 from shoal.vector.errors import ConfigurationError, ProtocolError
-from shoal.vector.failures import Failure
 from shoal.vector.halves import ALL, Half
 from shoal.vector.info_forms import room_of
 from shoal.vector.interrupts import postponed
@@ -50,7 +49,6 @@ from shoal.vector.messages import (
     Reply,
     Steps,
 )
-from shoal.vector.observations import NOT_SENT, Unsendable
 from shoal.vector.patience import SPIN_SECONDS, look
 from shoal.vector.pickling import dump_by_value, dump_known, dump_spaces_by_value
 
@@ -105,7 +103,7 @@ class ProcessBackend(RealTime):
         """The number of the ordinary step that is under way, unless somebody has asked for workers one by one ..."""
         self._whole: dict[int, Half] = {}
         """... and halves that are, of which nobody has asked for the environments one by one."""
-        self._told = ToldReader(self._board, [recipe.rows.start for recipe in recipes])
+        self._told = ToldReader(self._board, [recipe.rows for recipe in recipes])
         """What environments tell, where that is in shared memory."""
         self._is_listening = False
         """Whether somebody waits at the doorbell, so that workers have to ring it."""
@@ -573,11 +571,5 @@ def _unpickled(frame: Frame, phase: str, rows: range) -> Outcome:
     try:
         outcome: Outcome = pickle.loads(frame.pickled)
     except Exception as error:
-        # The worker could pickle it, but this process cannot read it: an exception that is made with other arguments than it
-        # keeps, or a class that only the worker can import.
-        who = "it" if len(rows) == 1 else f"it, or another of environments {rows.start} to {rows.stop - 1},"
-        unreadable = Unsendable(
-            f"{who} has told something that can be pickled and not be read again: {type(error).__name__}: {error}\n  {NOT_SENT}"
-        )
-        return Outcome([], [], [Failure.of(unreadable, env_index=rows.start, phase=phase)], [])
+        return unreadable(error, rows, phase)
     return outcome

@@ -13,6 +13,7 @@ from shoal.vector.infos import Columns, by_environment
 from shoal.vector.layout import Array
 from shoal.vector.loose import singly
 from shoal.vector.messages import NOTHING, Outcome, apart
+from shoal.vector.observations import NOT_SENT, Unsendable
 
 NO_LETTER = -1, NOTHING
 
@@ -20,9 +21,10 @@ NO_LETTER = -1, NOTHING
 class ToldReader:
     """Knows the forms of the workers, for all of their environments and for halves of them, and opens their letters."""
 
-    def __init__(self, board: Board, first_rows: Sequence[int]) -> None:
+    def __init__(self, board: Board, rows: Sequence[range]) -> None:
         self._board = board
-        self._first_rows = first_rows
+        self._rows = rows
+        """Every worker's environments."""
         self._forms: dict[tuple[int, int], Form] = {}
         """By worker and half."""
         self._joined: dict[int, Joined | None] = {}
@@ -97,7 +99,7 @@ class ToldReader:
             if half != ALL and sequence in sequences:
                 infos = by_environment(self.read(worker, sequence, half).infos)
                 told.update({row: Outcome([(row, info)], [], [], []) for row, info in infos.items()})
-        for worker in range(len(self._first_rows)):
+        for worker in range(len(self._rows)):
             self._open_letters(worker)
         for (_, half), (sequence, outcome) in self._letters.items():
             if half != ALL and sequence in sequences:
@@ -106,7 +108,7 @@ class ToldReader:
 
     def read_arrived(self) -> list[tuple[int, int, Outcome]]:
         """What has come, since the last time, of environments that were asked alone."""
-        for worker in range(len(self._first_rows)):
+        for worker in range(len(self._rows)):
             self._open_letters(worker)
         arrived, self._arrived = self._arrived, []
         return arrived
@@ -116,13 +118,23 @@ class ToldReader:
             try:
                 outcome = decoded(data)
             except Exception as error:
-                # The worker could pickle it, but this process cannot read it: a class that only the worker can import.
-                row = about if about >= 0 else self._first_rows[worker]
-                outcome = Outcome([], [], [Failure.of(error, env_index=row, phase="step")], [])
+                rows = range(about, about + 1) if about >= 0 else self._rows[worker]
+                outcome = unreadable(error, rows, "step")
             if about >= 0:
                 self._arrived.append((about, sequence, outcome))
             else:
                 self._letters[worker, about + NUM_HALVES] = sequence, outcome
+
+
+def unreadable(error: Exception, rows: range, phase: str) -> Outcome:
+    """What these environments have told could be pickled by their worker, but this process cannot read it.
+
+    It may be an exception that is made with other arguments than it keeps, or a class that only the worker can import.
+    """
+    who = "it" if len(rows) == 1 else f"it, or another of environments {rows.start} to {rows.stop - 1},"
+    reason = f"{who} has told something that can be pickled and not be read again: {type(error).__name__}: {error}"
+    failure = Failure.of(Unsendable(f"{reason}\n  {NOT_SENT}"), env_index=rows.start, phase=phase)
+    return Outcome([], [], [failure], [])
 
 
 def _by_environment(outcome: Outcome) -> dict[int, Outcome]:
