@@ -7,6 +7,7 @@ few milliseconds at a time.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from time import perf_counter
 from typing import Protocol
@@ -19,6 +20,9 @@ from shoal.vector.session import Form, Session
 PORTION_SECONDS = 0.003
 """For which the caller is held up between two steps, about."""
 CLOSE_SECONDS = 1.0
+YIELD_SECONDS, YIELD_EVERY = 5e-5, 1e-3
+"""The thread that starts workers waits for Python's lock after every call of the system. A caller that gives the lock up and
+takes it back in every step, within less time than it takes to wake another thread, would never let it have the lock."""
 
 
 class Starting(Protocol):
@@ -42,6 +46,7 @@ class InBackground:
         self.session = session
         self._form = form
         self._error: BaseException | None = None
+        self._yielded_at = 0.0
         self._lock = threading.Lock()
         self._has_ended = self._is_unwanted = False
         # A daemon, because environments that are never made must not keep the program from ending.
@@ -63,6 +68,9 @@ class InBackground:
     def go_on(self) -> bool:
         """See whether it has started."""
         if not self._has_ended:
+            if perf_counter() - self._yielded_at > YIELD_EVERY:
+                time.sleep(YIELD_SECONDS)
+                self._yielded_at = perf_counter()
             return False
         if self._error is not None:
             raise self._error
