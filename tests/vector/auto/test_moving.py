@@ -711,7 +711,7 @@ def test_a_worker_that_dies_on_the_way_keeps_them_here(
 
 
 def test_environments_that_seed_themselves_are_the_same_elsewhere(there: list[float]) -> None:
-    """Nobody has given a seed. They draw from their own random numbers before and after the move."""
+    """Nobody has given a seed. If they drew other random numbers there, the move would find other results and be given up."""
     with shoal.make(CostlyEnv, 8, **CLOSE) as envs:
         envs.reset()
         step_until(envs, "shm")
