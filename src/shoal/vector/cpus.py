@@ -43,6 +43,18 @@ def others_running() -> int:
     return max(0, running - 1)
 
 
+def queueing_seconds(process: int | str) -> float:
+    """For how long a process's main thread has waited for a processor, or this thread (``"thread-self"``), since it began.
+
+    Linux knows that; elsewhere it is 0.
+    """
+    try:
+        with open(f"/proc/{process}/schedstat") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
 def move_to(processors: Collection[int]) -> None:
     """Let this thread run on these processors alone, where that is still permitted."""
     try:

@@ -137,8 +137,7 @@ class Face:
     def worker_pids(self) -> tuple[int, ...]:
         """The worker processes, in the order of their environments; none where environments run in this process."""
         self._check_open()
-        pid_of = getattr(self._pool.unwatched, "pid", None)
-        return () if pid_of is None else tuple(pid_of(worker) for worker in range(self._pool.backend.num_workers))
+        return self._pool.pids
 
     def profile(self) -> Profiler:
         """Find out where the time goes, in a ``with`` block around the loop.

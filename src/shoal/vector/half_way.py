@@ -57,7 +57,7 @@ def half_way_of(
 
     def order(given: Any) -> bool:
         with access:
-            if not flights.could_send(half) or not backend.steps_at_once or not write(given):
+            if backend.in_process or not flights.could_send(half) or not backend.steps_at_once or not write(given):
                 return False
             pool.order_half(half)
             flights.send_half(half)

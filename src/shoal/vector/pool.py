@@ -277,7 +277,12 @@ class Pool:
             self._waiting = set()
             self._note_unsent(error, slot)
             raise
-        outcome = backend.finish_step(sequence)
+        try:
+            outcome = backend.finish_step(sequence)
+        except BaseException:
+            if backend.in_process:
+                self._waiting.clear()  # its environments were interrupted in mid-step: nothing to wait for
+            raise
         if outcome is None:
             return self.finish()
         self._outcomes = {0: outcome}  # for who is interrupted now, and asks again
@@ -336,6 +341,12 @@ class Pool:
     def is_idle(self) -> bool:
         """Whether nothing has been begun that could be finished."""
         return self._op is None
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The worker processes; none where environments run in this process."""
+        pid_of = getattr(self.unwatched, "pid", None)
+        return () if pid_of is None else tuple(map(pid_of, self._workers))
 
     def busy(self, workers: Sequence[int] | None = None) -> str:
         """Which environments these workers, or all of them, are working on right now, for messages."""

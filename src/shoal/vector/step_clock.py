@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from typing import Any, NamedTuple, Protocol
 
+from shoal.vector.cpus import queueing_seconds
 from shoal.vector.layout import Rows
 from shoal.vector.overlap import Work
 
@@ -101,18 +102,9 @@ _wall = time.perf_counter
 
 
 def _begin() -> Moment:
-    queueing, processors, thread = _queueing(), time.process_time(), time.thread_time()
+    queueing, processors, thread = queueing_seconds("thread-self"), time.process_time(), time.thread_time()
     return Moment(_wall(), processors, thread, queueing)
 
 
 def _end() -> Moment:
-    return Moment(_wall(), time.process_time(), time.thread_time(), _queueing())
-
-
-def _queueing() -> float:
-    """Linux knows for how long a thread has waited for a processor; elsewhere it does not count."""
-    try:
-        with open("/proc/thread-self/schedstat") as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, IndexError, ValueError):
-        return 0.0
+    return Moment(_wall(), time.process_time(), time.thread_time(), queueing_seconds("thread-self"))

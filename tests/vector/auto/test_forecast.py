@@ -41,9 +41,31 @@ def test_a_single_window_counts_only_if_it_is_clear(monkeypatch: pytest.MonkeyPa
         assert num_windows == windows_needed
 
 
+@pytest.mark.parametrize(("queueing", "is_slower"), [(0.0, False), (0.005, True)])
+def test_a_few_steps_that_wait_long_for_a_processor_count(
+    queueing: float, is_slower: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "slowness", lambda: 1.0)
+    queued = {os.getpid(): 0.0, 77: 0.0}
+    monkeypatch.setattr(comparison, "queueing_seconds", lambda pid: queued[pid])
+    compared = Comparison(0.01, 1.0, pids=(77,))
+    for step in range(500):
+        is_long = step % 10 == 0
+        queued[77] += 10 * queueing * is_long
+        compared.note(0.009 if not is_long else 0.05 + 0.009)
+    assert compared.is_slower == is_slower
+
+
 @pytest.mark.parametrize(
     ("others", "num_envs", "microseconds", "backend"),
-    [(0, 64, 5, "shm"), (1, 64, 5, "serial"), (1, 20, 300, "serial"), (4, 20, 300, "shm"), (4, 4, 1, "serial")],
+    [
+        (0, 64, 5, "shm"),
+        (1, 64, 5, "serial"),
+        (1, 8, 300, "serial"),
+        (4, 8, 300, "shm"),
+        (4, 20, 50, "serial"),
+        (4, 4, 1, "serial"),
+    ],
 )
 def test_other_busy_processes_are_part_of_the_forecast(
     others: int, num_envs: int, microseconds: float, backend: str, monkeypatch: pytest.MonkeyPatch

@@ -357,7 +357,7 @@ class Autopilot:
         if there is None:
             return None
         self._arrive(session)
-        self._arrive_in_workers()
+        self._arrive_in_workers(there)
         return there
 
     def _go_on_returning(self, session: Session, move: Move) -> Session | None:
@@ -431,14 +431,14 @@ class Autopilot:
 
     # -- in workers --------------------------------------------------------------------------------------------------
 
-    def _arrive_in_workers(self) -> None:
+    def _arrive_in_workers(self, there: Session) -> None:
         """From now on, hold what steps take there against what they take here."""
         self.watch = None
         verdict = self._verdict
         if verdict is None:
             self.is_over = True
             return
-        self.comparison = Comparison(verdict.here.seconds, verdict.slowness, self._patience)
+        self.comparison = Comparison(verdict.here.seconds, verdict.slowness, self._patience, there.pool.pids)
 
     def _say_what_it_takes(self, session: Session, more: str = ".") -> None:
         assert self.comparison is not None

@@ -43,6 +43,8 @@ ORDINARY_SECONDS = 25e-6
 """What the loop in :func:`slowness` takes there."""
 WORTH_DIVIDING, NEARLY_ALL, ENOUGH_TO_DIVIDE = 0.92, 0.8, 5
 """If the busiest worker's time becomes so much shorter in so many of at least so many steps, shares may be unequal."""
+LAST_SECONDS = 150e-6
+"""For which the last of several workers waits for a processor, for each other process that wants it."""
 WAITING = 0.5
 """Steps that wait for longer than this share of their time are worth a thread each."""
 
@@ -133,15 +135,17 @@ def _shm(measured: Measured, cpus: int, slowness: float) -> Forecast:
         + (SENT_INFOS_SECONDS + measured.infos * SENT_INFO_SECONDS if measured.infos >= 1 else 0.0)
         + (most * THREAD_SECONDS if threads > 1 else 0.0)
     )
-    return Forecast(
-        "shm", workers, _crowding(workers, measured.others, cpus) * steps + overhead, overhead, threads, costs
-    )
+    crowding = _crowding(workers, measured.others, cpus)
+    if crowding > 1 and workers > 1:
+        overhead += LAST_SECONDS * round(measured.others)
+    return Forecast("shm", workers, crowding * steps + overhead, overhead, threads, costs)
 
 
-def _crowding(num_processes: int, others: float, cpus: int) -> int:
-    """How many processes share the most crowded processor, which a step of all environments has to wait for."""
+def _crowding(num_processes: int, others: float, cpus: int) -> float:
+    """How many times as long computing takes beside so many others that a processor has to be shared."""
     # The others may use all processors of the machine, also where this process may not.
-    return max(1, math.ceil((num_processes + round(others)) / max(cpus, os.cpu_count() or 1)))
+    share = (num_processes + round(others)) / max(cpus, os.cpu_count() or 1)
+    return max(1.0, share)
 
 
 def _longest_share(steps: Sequence[tuple[float, ...]], workers: int) -> tuple[float, tuple[float, ...]]:

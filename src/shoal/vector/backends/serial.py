@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from shoal.vector.backends.at_home import AtHome
 from shoal.vector.backends.base import Addressed, InProcess
+from shoal.vector.halves import ALL
 from shoal.vector.layout import Arena, private_arena
 from shoal.vector.messages import Attachment, Command, Event, Op, Outcome, Recipe
 from shoal.vector.runner import Runner
@@ -54,6 +55,18 @@ class SerialBackend(InProcess):
 
     def _execute(self, worker: int, command: Command) -> Outcome:
         return Outcome.empty() if command.op is Op.ATTACH else self.runners[worker].execute(command)
+
+    @property
+    def steps_at_once(self) -> bool:  # type: ignore[override]
+        """Whether there is nothing to be done before."""
+        return self.num_workers == 1 and not self._at_home
+
+    def order_step(self, sequence: int) -> None:
+        """Nothing: it is carried out when it is waited for."""
+
+    def finish_step(self, sequence: int) -> Outcome | None:
+        """Carry it out."""
+        return self.runners[0].step_share(ALL, sequence)
 
     def doorbell(self) -> AbstractContextManager[int | None]:
         """None: nothing happens unless ``poll`` makes it happen."""
