@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
 from shoal.vector.arguments import autoreset_mode_of
@@ -28,6 +29,7 @@ from shoal.vector.first_ready import Batch
 from shoal.vector.infos import by_environment
 from shoal.vector.layout import as_slice
 from shoal.vector.loose import LooseColumn, LooseValues
+from shoal.vector.making import factories_of_list
 from shoal.vector.messages import EnvFn, Op, Outcome
 from shoal.vector.observations import shortened
 from shoal.vector.session import Form
@@ -47,10 +49,11 @@ class Results(NamedTuple):
 
 
 class EnvList(Face):
-    """Runs one environment per factory; they may all be different.
+    """Runs environments that may all be different.
 
     Args:
-        env_fns: one factory per environment, each a callable without arguments.
+        env_fns: one for each environment: a callable that makes it, the id or the `EnvSpec` of a registered one, or a pair of
+            an id and of keywords for it.
         turn: what a step does, instead of calling the environment's ``step``: a function of the environment and of what was
             given as its action, which returns the five values of a step. It runs where the environment is.
         autoreset_mode: what happens when an episode ends; here, by default, nothing.
@@ -60,7 +63,7 @@ class EnvList(Face):
 
     def __init__(
         self,
-        env_fns: Sequence[EnvFn],
+        env_fns: Sequence[EnvFn | str | EnvSpec | tuple[str, Mapping[str, Any]]],
         *,
         turn: Turn | None = None,
         backend: str = "auto",
@@ -84,7 +87,7 @@ class EnvList(Face):
     ) -> None:
         engine = Engine.of(locals())
         self.closed = True  # until there is something to close
-        env_fns = list(env_fns)
+        env_fns = factories_of_list(env_fns)
         tasking = Tasks(len(env_fns), groups, group_size, check_groups, tasks)
         self.autoreset_mode = autoreset_mode_of(autoreset_mode)
         self._open(env_fns if turn is None else [TurnFactory(env_fn, turn) for env_fn in env_fns], engine, tasking)

@@ -1,0 +1,1 @@
+"""Text worlds: what a language model plays in."""
