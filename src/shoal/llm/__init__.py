@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from shoal.llm.answers import read_answer
 from shoal.llm.noise_sharing import GroupTasks, member_options
-from shoal.llm.projection import Projected, Reading, create_projection_function
+from shoal.llm.projection import Projection, Reading, create_projection_function
 from shoal.llm.registry import REGISTERED_ENV_CONFIGS, REGISTERED_ENVS, UnknownEnvType
 
 __all__ = [
     "REGISTERED_ENVS",
     "REGISTERED_ENV_CONFIGS",
     "GroupTasks",
-    "Projected",
+    "Projection",
     "Reading",
     "UnknownEnvType",
     "create_projection_function",

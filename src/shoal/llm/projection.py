@@ -6,11 +6,11 @@ What a model writes is data. It is read strictly, in bounded time, and nothing i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, overload
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from shoal.llm.answers import NoAnswer, read_answer
-from shoal.llm.grammars import GENERIC, GRAMMARS, Actions, Grammar, NoAction, actions_of
+from shoal.llm.grammars import GENERIC, GRAMMARS, Actions, NoAction, actions_of
 from shoal.llm.registry import REGISTERED_ENVS
 from shoal.vector.arguments import check_choice
 from shoal.vector.errors import ConfigurationError
@@ -29,93 +29,63 @@ class Reading(NamedTuple):
     """Why it did not."""
 
 
-class Projected(NamedTuple):
-    """What became of some texts."""
+class Projection:
+    """A projection function. ``create_projection_function`` makes one."""
 
-    actions: list[Any]
-    valids: list[bool]
-    readings: list[Reading]
+    def __init__(self, env_type: str, invalid_action: str | None = None) -> None:
+        if invalid_action is not None:
+            check_choice("invalid_action", invalid_action, ["default"])
+        self.env_type, self.invalid_action = env_type, invalid_action
+        self._lookup = None if env_type in GRAMMARS else _lookup_of(env_type)
+
+    def __call__(
+        self, text_actions: Sequence[str], action_spaces: Sequence[Any] | None = None
+    ) -> tuple[list[Any], list[bool]]:
+        """The action of each text, and whether each text was valid."""
+        readings = self.read(text_actions, action_spaces)
+        return [reading.action for reading in readings], [reading.is_valid for reading in readings]
+
+    def read(self, text_actions: Sequence[str], action_spaces: Sequence[Any] | None = None) -> list[Reading]:
+        """For each text what is to be recorded: the text itself, what is executed, and why that is not what was written."""
+        if isinstance(text_actions, str | bytes) or not isinstance(text_actions, Sequence):
+            raise ConfigurationError(f"text_actions must be a list of texts, got a {type(text_actions).__name__}")
+        spaces = [None] * len(text_actions) if action_spaces is None else list(action_spaces)
+        if len(spaces) != len(text_actions):
+            raise ConfigurationError(f"there are {len(spaces)} action_spaces for {len(text_actions)} texts")
+        actions = [actions_of(value, place) for place, value in enumerate(spaces)]
+        return [self._read(*pair) for pair in zip(text_actions, actions, strict=True)]
+
+    def _read(self, text: Any, actions: Actions) -> Reading:
+        grammar = GRAMMARS.get(self.env_type, GENERIC)
+        actions = self._lookup if actions is None else actions
+        try:
+            return Reading(text, grammar.read(read_answer(text), actions), True)
+        except (NoAnswer, NoAction) as error:
+            is_wished = self.invalid_action == "default"
+            instead = grammar.default(text if isinstance(text, str) else "", actions) if is_wished else None
+            return Reading(text, instead, False, str(error))
+
+    def __repr__(self) -> str:
+        return f"Projection({self.env_type!r}, invalid_action={self.invalid_action!r})"
 
 
-Pair = tuple[list[Any], list[bool]]
-
-
-@overload
-def create_projection_function(
-    env_type: str, *, invalid_action: str | None = ..., record: Literal[False] = ...
-) -> Callable[..., Pair]: ...
-
-
-@overload
-def create_projection_function(
-    env_type: str, *, invalid_action: str | None = ..., record: Literal[True]
-) -> Callable[..., Projected]: ...
-
-
-def create_projection_function(
-    env_type: str, *, invalid_action: str | None = None, record: bool = False
-) -> Callable[..., Pair] | Callable[..., Projected]:
+def create_projection_function(env_type: str, *, invalid_action: str | None = None) -> Projection:
     """A function ``f(text_actions, action_spaces=None)`` that returns actions, and whether each text was valid.
 
     It reads the last complete ``<action>`` or ``<answer>`` that is not part of a ``<think>``, and nothing else.
 
     Args:
-        env_type: the kind of world. Worlds that have no grammar of their own take one of their ``action_lookup``, or, where
-            they have none, any text.
+        env_type: the kind of world. One that has no grammar here takes the names in the ``action_lookup`` of the world that
+            is registered, or, where there is none, any text.
         invalid_action: what stands for a text that is no action: ``None``, which leaves the world as it is, or
             ``"default"`` for a default action of the world. Either way the text is not valid.
-        record: return a :class:`Projected`, in which raw texts and executed actions stand side by side.
 
     ``action_spaces`` has, for each text, the actions that there are: names by number, a list of names, or ``None``.
     """
-    if invalid_action is not None:
-        check_choice("invalid_action", invalid_action, ["default"])
-    grammar = GRAMMARS.get(env_type)
-    lookup = None if grammar is not None else _lookup_of(env_type)
-    grammar = grammar or GENERIC
-
-    def read_all(text_actions: Sequence[str], action_spaces: Sequence[Any] | None) -> list[Reading]:
-        spaces = _checked(text_actions, action_spaces)
-        return [
-            read(grammar, text, lookup if actions is None else actions, invalid_action == "default")
-            for text, actions in zip(text_actions, spaces, strict=True)
-        ]
-
-    def project(text_actions: Sequence[str], action_spaces: Sequence[Any] | None = None) -> Pair:
-        """Actions, and whether each text was valid."""
-        readings = read_all(text_actions, action_spaces)
-        return [reading.action for reading in readings], [reading.is_valid for reading in readings]
-
-    def project_and_record(text_actions: Sequence[str], action_spaces: Sequence[Any] | None = None) -> Projected:
-        """Actions, whether each text was valid, and both beside the text."""
-        readings = read_all(text_actions, action_spaces)
-        return Projected(
-            [reading.action for reading in readings], [reading.is_valid for reading in readings], readings
-        )
-
-    return project_and_record if record else project
-
-
-def read(grammar: Grammar, text: Any, actions: Actions, has_default: bool) -> Reading:
-    """Read one text."""
-    try:
-        return Reading(text, grammar.read(read_answer(text), actions), True)
-    except (NoAnswer, NoAction) as error:
-        instead = grammar.default(text if isinstance(text, str) else "", actions) if has_default else None
-        return Reading(text, instead, False, str(error))
+    return Projection(env_type, invalid_action)
 
 
 def _lookup_of(env_type: str) -> Actions:
     """The names of the actions of a registered world, by number."""
     lookup = getattr(REGISTERED_ENVS[env_type], "action_lookup", None) if env_type in REGISTERED_ENVS else None
     return lookup if isinstance(lookup, Mapping) else None
-
-
-def _checked(text_actions: Any, action_spaces: Any) -> list[Actions]:
-    if isinstance(text_actions, str | bytes) or not isinstance(text_actions, Sequence):
-        raise ConfigurationError(f"text_actions must be a list of texts, got a {type(text_actions).__name__}")
-    if action_spaces is None:
-        return [None] * len(text_actions)
-    if len(action_spaces) != len(text_actions):
-        raise ConfigurationError(f"there are {len(action_spaces)} action_spaces for {len(text_actions)} texts")
-    return [actions_of(value, place) for place, value in enumerate(action_spaces)]

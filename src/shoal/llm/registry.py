@@ -139,9 +139,7 @@ def _loaded(point: EntryPoint) -> Any:
     try:
         return point.load()
     except (ImportError, AttributeError) as error:
-        raise ConfigurationError(
-            f"the world {point.name!r} cannot be imported from {point.value}: {error}"
-        ) from error
+        raise ConfigurationError(f"the world {point.name!r} cannot be imported from {point.value}: {error}") from error
 
 
 REGISTERED_ENVS = Registry()

@@ -263,9 +263,9 @@ def _factories(env_fns: Sequence[EnvFn | str]) -> list[EnvFn]:
         raise ConfigurationError(
             f"EnvList takes a list with an id or a factory for each environment, got {env_fns!r}: [{env_fns!r}] * 8 are eight"
         )
-    ids = {one for one in env_fns if isinstance(one, str)}
-    named = {one: factories_of(one, 1, {})[0][0] for one in ids}
-    return [named[one] if isinstance(one, str) else one for one in env_fns]
+    each = list(env_fns)
+    named = {one: factories_of(one, 1, {})[0][0] for one in each if isinstance(one, str)}
+    return [named[one] if isinstance(one, str) else one for one in each]
 
 
 class Anything(spaces.Space[Any]):

@@ -88,5 +88,5 @@ class Groups:
                 "  Likely cause: global random numbers (isolate_rng=True cures that), the order of hashes, or state that "
                 "environments share; shoal.testing.check_parallel finds out.\n"
                 "  What to do: cure it, or pass check_groups=False if members may start differently, or "
-                "check_groups=\"count\" to count in envs.stats how often they do."
+                'check_groups="count" to count in envs.stats how often they do.'
             )

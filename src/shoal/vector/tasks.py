@@ -57,9 +57,23 @@ class TaskSource:
     def _for_member(self, task: Task, members: Sequence[Mapping[str, Any]], member: int) -> Task:
         if len(members) != self.group_size:
             raise ConfigurationError(
-                f"a task has options for {len(members)} members, but a group has {self.group_size}: give one dictionary for each"
+                f"a task has options for {len(members)} members, but a group has {self.group_size}: "
+                "give one dictionary for each"
             )
         return task._replace(options={**(task.options or {}), **members[member]}, members=None)
+
+
+def as_task(given: Any) -> Task:
+    """What a task source gave, as a task."""
+    if isinstance(given, Task):
+        return given
+    if given is None:
+        return Task()
+    if isinstance(given, Mapping):
+        return Task(options=dict(given))
+    if isinstance(given, int | np.integer) and not isinstance(given, bool):
+        return Task(seed=int(given))
+    raise TypeError(f"a task must be a shoal.Task, a seed, a dictionary of options or None, got {given!r}")
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,19 @@ def parse(text: str) -> Arithmetic:
     return Arithmetic(value, tuple(reader.numbers))
 
 
+def applied(operation: str, left: Fraction | None, right: Fraction | None) -> Fraction | None:
+    """What ``+``, ``-``, ``*`` or ``/`` makes of two values; ``None`` where either of them, or the result, is none."""
+    if left is None or right is None:
+        return None
+    if operation == "+":
+        return left + right
+    if operation == "-":
+        return left - right
+    if operation == "*":
+        return left * right
+    return left / right if right else None
+
+
 class _Reader:
     """Reads from left to right."""
 
@@ -65,22 +78,14 @@ class _Reader:
         total = self._product(depth)
         while (sign := self.next()) in ("+", "-"):
             self.place += 1
-            term = self._product(depth)
-            if total is None or term is None:
-                total = None
-            else:
-                total = total + term if sign == "+" else total - term
+            total = applied(sign, total, self._product(depth))
         return total
 
     def _product(self, depth: int) -> Fraction | None:
         total = self._factor(depth)
         while (sign := self.next()) in ("*", "/"):
             self.place += 1
-            factor = self._factor(depth)
-            if total is None or factor is None or (sign == "/" and not factor):
-                total = None
-            else:
-                total = total * factor if sign == "*" else total / factor
+            total = applied(sign, total, self._factor(depth))
         return total
 
     def _factor(self, depth: int) -> Fraction | None:

@@ -12,6 +12,7 @@ from typing import Any
 from gymnasium import spaces
 
 from shoal.envs.texts.noise import task_generator
+from shoal.envs.texts.settings import check_probability
 from shoal.envs.texts.text_env import LONGEST_NAME, TextEnv
 from shoal.vector.arguments import check_choice
 from shoal.vector.errors import ConfigurationError
@@ -56,12 +57,12 @@ class BanditConfig:
     def __post_init__(self) -> None:
         if self.split is not None:
             check_choice("split", self.split, NAMES)
-        if not 0.0 <= self.hi_arm_hiscore_prob <= 1.0:
-            raise ConfigurationError(f"hi_arm_hiscore_prob must be from 0 to 1, got {self.hi_arm_hiscore_prob!r}")
+        check_probability("hi_arm_hiscore_prob", self.hi_arm_hiscore_prob)
         for name in (self.lo_arm_name, self.hi_arm_name):
             if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or name != name.strip():
                 raise ConfigurationError(
-                    f"the name of an arm must be a text of 1 to {LONGEST_NAME} characters, without spaces around it, got {name!r}"
+                    f"the name of an arm must be a text of 1 to {LONGEST_NAME} characters, without spaces around it, "
+                    f"got {name!r}"
                 )
         if self.lo_arm_name.lower() == self.hi_arm_name.lower():
             raise ConfigurationError(f"the arms must have different names, both are called {self.lo_arm_name!r}")
@@ -104,7 +105,9 @@ class Bandit(TextEnv):
         self._reward = (
             config.lo_arm_score
             if action != self._hi_arm
-            else config.hi_arm_hiscore if is_lucky else config.hi_arm_loscore
+            else config.hi_arm_hiscore
+            if is_lucky
+            else config.hi_arm_loscore
         )
         return self._reward, True, True
 

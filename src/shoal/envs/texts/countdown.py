@@ -50,7 +50,8 @@ class CountdownConfig:
         fewest, most = _pair(self.num_numbers)
         if not 2 <= fewest <= most <= MOST_NUMBERS:
             raise ConfigurationError(
-                f"num_numbers must be two whole numbers from 2 to {MOST_NUMBERS}, the smaller one first, got {self.num_numbers!r}"
+                f"num_numbers must be two whole numbers from 2 to {MOST_NUMBERS}, the smaller one first, "
+                f"got {self.num_numbers!r}"
             )
         object.__setattr__(self, "num_numbers", (fewest, most))
         if not self.operations or set(self.operations) - set("+-*/"):

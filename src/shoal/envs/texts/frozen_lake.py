@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from shoal.envs.texts.noise import task_generator
+from shoal.envs.texts.settings import check_probability
 from shoal.envs.texts.text_env import TextEnv
 from shoal.vector.arguments import check_count, check_flag
 from shoal.vector.errors import ConfigurationError
@@ -57,9 +58,8 @@ class FrozenLakeTextConfig:
         check_count("size", self.size)
         if not 2 <= self.size <= LARGEST_SIZE:
             raise ConfigurationError(f"size must be from 2 to {LARGEST_SIZE}, got {self.size}")
-        for name in ("p", "success_rate"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ConfigurationError(f"{name} must be from 0 to 1, got {getattr(self, name)!r}")
+        check_probability("p", self.p)
+        check_probability("success_rate", self.success_rate)
         check_flag("is_slippery", self.is_slippery)
 
 

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.envs.texts.arithmetic import MOST_DIGITS
+from shoal.envs.texts.arithmetic import MOST_DIGITS, applied
 from shoal.vector.errors import ConfigurationError
 
 MOST_NUMBERS = 6
 """A puzzle with more of them takes too long to solve."""
-MOST_TRIES = 10_000
+MOST_TRIES = 5_000
 
 
 class Puzzle(NamedTuple):
@@ -47,21 +47,11 @@ def _combined(random: np.random.Generator, numbers: Sequence[int], operations: s
     values = [Fraction(number) for number in numbers]
     while len(values) > 1:
         left, right = (values.pop(int(random.integers(len(values)))) for _ in range(2))
-        result = _applied(operations[int(random.integers(len(operations)))], left, right)
+        result = applied(operations[int(random.integers(len(operations)))], left, right)
         if result is None:
             return None
         values.append(result)
     return values[0]
-
-
-def _applied(operation: str, left: Fraction, right: Fraction) -> Fraction | None:
-    if operation == "+":
-        return left + right
-    if operation == "-":
-        return left - right
-    if operation == "*":
-        return left * right
-    return left / right if right else None
 
 
 def solution_of(puzzle: Puzzle) -> str | None:
@@ -99,7 +89,7 @@ def _search(terms: tuple[tuple[Fraction, str], ...], target: int, seen: set[tupl
         for operation in "+-*/":
             if first > second and operation in "+*":
                 continue  # the order does not matter
-            value = _applied(operation, left, right)
+            value = applied(operation, left, right)
             if value is None:
                 continue
             found = _search((*rest, (value, f"({left_text} {operation} {right_text})")), target, seen)
