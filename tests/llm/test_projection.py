@@ -115,7 +115,7 @@ class Garden:
 
 
 def test_a_registered_world_is_acted_in_by_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(REGISTERED_ENVS, "garden", Garden)  # type: ignore[arg-type]
+    monkeypatch.setitem(REGISTERED_ENVS, "garden", Garden)
     assert one("garden", "water the ROSES") == (1, True)
     assert one("garden", "0") == (0, True)
     assert one("garden", "rest") == (None, False)
@@ -136,7 +136,7 @@ def test_a_registered_world_is_acted_in_by_its_names(monkeypatch: pytest.MonkeyP
 def test_a_default_action_is_done_if_that_is_wished_and_is_not_valid(env_type: str, default: Any) -> None:
     assert create_projection_function(env_type)([" hm "]) == ([None], [False])
     assert create_projection_function(env_type, invalid_action="default")([" hm "]) == ([default], [False])
-    actions, valids = create_projection_function(env_type, invalid_action="default")([None])
+    actions, valids = create_projection_function(env_type, invalid_action="default")([None])  # type: ignore[list-item]
     assert (len(actions), valids) == (1, [False])
 
 
@@ -196,6 +196,5 @@ def test_texts_of_a_model_are_played_and_what_is_none_leaves_the_world_as_it_is(
 
 
 def test_names_and_numbers_are_those_of_the_worlds() -> None:
-    for env_type in ("frozen_lake", "sokoban"):
-        lookup = REGISTERED_ENV_CONFIGS[env_type]().action_lookup
-        assert [one(env_type, name)[0] for name in lookup.values()] == list(lookup)
+    lookup = REGISTERED_ENV_CONFIGS["frozen_lake"]().action_lookup
+    assert [one("frozen_lake", name)[0] for name in lookup.values()] == list(lookup)

@@ -24,10 +24,10 @@ from shoal.vector.nearest import did_you_mean
 ENTRY_POINT_GROUP = "shoal.envs"
 
 BUILT_IN = {
-    "sokoban": "shoal.envs.texts.sokoban:Sokoban",
-    "frozen_lake": "shoal.envs.texts.frozen_lake:FrozenLakeText",
-    "bandit": "shoal.envs.texts.bandit:Bandit",
-    "countdown": "shoal.envs.texts.countdown:Countdown",
+    "sokoban": "shoal.envs.sokoban:SokobanEnv",
+    "frozen_lake": "shoal.envs.texts.frozen_lake:FrozenLakeTextEnv",
+    "bandit": "shoal.envs.texts.bandit:BanditEnv",
+    "countdown": "shoal.envs.texts.countdown:CountdownEnv",
 }
 
 

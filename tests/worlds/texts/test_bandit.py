@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from shoal import ConfigurationError
-from shoal.envs.texts.bandit import NAMES, Bandit
+from shoal.envs.texts.bandit import NAMES, BanditEnv
 
 
 def rewards_of(arm: str, seeds: range, task_seed: int = 0, **settings: Any) -> list[float]:
-    env = Bandit(**settings)
+    env = BanditEnv(**settings)
     rewards = []
     for seed in seeds:
         env.reset(options={"task_seed": task_seed, "noise_seed": seed})
@@ -20,7 +20,7 @@ def rewards_of(arm: str, seeds: range, task_seed: int = 0, **settings: Any) -> l
 
 
 def test_a_pull_by_hand() -> None:
-    env = Bandit()
+    env = BanditEnv()
     text, _ = env.reset(seed=0)
     assert text in ("Arms:\n1: phoenix\n2: dragon", "Arms:\n1: dragon\n2: phoenix")
     text, reward, terminated, truncated, info = env.step("Phoenix")
@@ -38,7 +38,7 @@ def test_a_pull_by_hand() -> None:
 
 
 def test_an_arm_is_named_by_number_too() -> None:
-    env = Bandit(action_space_start=0)
+    env = BanditEnv(action_space_start=0)
     for seed in range(10):
         text, _ = env.reset(seed=seed)
         first, second = (line.split(": ")[1] for line in text.splitlines()[1:])
@@ -57,7 +57,7 @@ def test_the_better_arm_pays_more_on_average_and_the_other_always_the_same() -> 
 
 
 def test_order_and_names_depend_on_the_task_alone() -> None:
-    env = Bandit(split="train")
+    env = BanditEnv(split="train")
     texts = {env.reset(options={"task_seed": 5, "noise_seed": seed})[0] for seed in range(30)}
     assert len(texts) == 1
     texts = {env.reset(options={"task_seed": seed, "noise_seed": 5})[0] for seed in range(300)}
@@ -69,7 +69,7 @@ def test_rewards_depend_on_the_noise_alone() -> None:
 
 
 def test_order_and_reward_have_nothing_to_do_with_each_other_where_both_seeds_are_one() -> None:
-    env = Bandit(hi_arm_hiscore_prob=0.5)
+    env = BanditEnv(hi_arm_hiscore_prob=0.5)
     lucky = {1: 0, 2: 0}
     for seed in range(1000):
         env.reset(seed=seed)
@@ -80,7 +80,7 @@ def test_order_and_reward_have_nothing_to_do_with_each_other_where_both_seeds_ar
 
 
 def test_a_mirrored_arm_is_lucky_where_the_other_is_not() -> None:
-    env = Bandit(hi_arm_hiscore_prob=0.5)
+    env = BanditEnv(hi_arm_hiscore_prob=0.5)
     for seed in range(50):
         both = []
         for mirrored in (False, True):
@@ -114,4 +114,4 @@ def test_arms_may_pay_other_rewards() -> None:
 )
 def test_a_config_that_cannot_work_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        Bandit(**settings)
+        BanditEnv(**settings)

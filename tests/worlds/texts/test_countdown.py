@@ -16,13 +16,13 @@ from pyarrow import parquet
 
 from shoal import ConfigurationError
 from shoal.envs.texts.arithmetic import parse
-from shoal.envs.texts.countdown import Countdown
+from shoal.envs.texts.countdown import CountdownEnv
 from shoal.envs.texts.number_puzzles import Puzzle, solution_of
 
 
 def judged(target: int, numbers: tuple[int, ...], answer: Any, **settings: Any) -> tuple[float, bool, bool, bool]:
     """Reward, end, validity and success."""
-    env = Countdown(**settings)
+    env = CountdownEnv(**settings)
     env.reset(seed=0)
     env.puzzle = Puzzle(target, numbers)
     _, reward, terminated, _, info = env.step(answer)
@@ -65,7 +65,7 @@ def test_scores_are_those_of_the_config() -> None:
 
 
 def test_an_episode_as_it_is_seen() -> None:
-    env = Countdown()
+    env = CountdownEnv()
     text, _ = env.reset(seed=5)
     assert re.fullmatch(r"Target: \d+, nums: \[\d+(, \d+){2,3}\]", text)
     (answer,) = env.solve() or []
@@ -82,7 +82,7 @@ def test_an_episode_as_it_is_seen() -> None:
 @settings(max_examples=100)
 @given(st.integers(0, 2**62))
 def test_a_solver_solves_what_is_made(seed: int) -> None:
-    check_that_it_is_solved(Countdown(), seed)
+    check_that_it_is_solved(CountdownEnv(), seed)
 
 
 @settings(max_examples=60)
@@ -93,13 +93,13 @@ def test_a_solver_solves_what_is_made(seed: int) -> None:
     st.sampled_from([9, 30, 99]),
 )
 def test_a_solver_solves_what_other_configs_make(seed: int, count: int, operations: str, largest: int) -> None:
-    env = Countdown(num_numbers=(count, count), operations=operations, largest_number=largest, largest_target=10**6)
+    env = CountdownEnv(num_numbers=(count, count), operations=operations, largest_number=largest, largest_target=10**6)
     check_that_it_is_solved(env, seed)
     assert len(env.puzzle.numbers) == count
     assert max(env.puzzle.numbers) <= largest
 
 
-def check_that_it_is_solved(env: Countdown, seed: int) -> None:
+def check_that_it_is_solved(env: CountdownEnv, seed: int) -> None:
     env.reset(seed=seed)
     (answer,) = env.solve() or [None]
     _, reward, terminated, _, info = env.step(answer)
@@ -146,7 +146,7 @@ def test_puzzles_are_read_from_a_file(tmp_path: Path) -> None:
         target=[11, 24, 5, 9, None, 3, -1, 7],
         nums=[[3, 8], [3, 8], [12, 7], [], [1], None, [1, 2], [1, 2, 4]],
     )
-    env = Countdown(train_path=path)
+    env = CountdownEnv(train_path=path)
     texts = [env.reset(seed=seed)[0] for seed in range(4)]
     assert texts == [
         "Target: 11, nums: [3, 8]",
@@ -156,35 +156,35 @@ def test_puzzles_are_read_from_a_file(tmp_path: Path) -> None:
     ], "what plus and minus do not solve is left out"
     for seed in range(3):
         check_that_it_is_solved(env, seed)
-    assert Countdown(train_path=path, max_instances=1).reset(seed=1)[0] == "Target: 11, nums: [3, 8]"
+    assert CountdownEnv(train_path=path, max_instances=1).reset(seed=1)[0] == "Target: 11, nums: [3, 8]"
 
 
 def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     path = written(tmp_path / "train.parquet", target=[11], nums=[[3, 8]])
-    assert Countdown(train_path=path).reset(seed=0)[0] == "Target: 11, nums: [3, 8]"
+    assert CountdownEnv(train_path=path).reset(seed=0)[0] == "Target: 11, nums: [3, 8]"
     written(tmp_path / "train.parquet", target=[5], nums=[[3, 8]])
     os.utime(path, ns=(1, 1))
-    assert Countdown(train_path=path).reset(seed=0)[0] == "Target: 5, nums: [3, 8]"
+    assert CountdownEnv(train_path=path).reset(seed=0)[0] == "Target: 5, nums: [3, 8]"
 
 
 def test_a_file_without_puzzles_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigurationError, match="train_path: there is no file .*none.parquet. Leave train_path out"):
-        Countdown(train_path=str(tmp_path / "none.parquet"))
+        CountdownEnv(train_path=str(tmp_path / "none.parquet"))
     path = written(tmp_path / "other.parquet", target=[1], numbers=[[1]])
     with pytest.raises(ConfigurationError, match="has no column 'nums'; it has target, numbers"):
-        Countdown(train_path=path)
+        CountdownEnv(train_path=path)
     path = written(tmp_path / "hard.parquet", target=[24], nums=[[3, 8]])
     with pytest.raises(
         ConfigurationError, match="none of the first 1 rows of .* is a puzzle that plus and minus solve"
     ):
-        Countdown(train_path=path)
+        CountdownEnv(train_path=path)
     (tmp_path / "text.parquet").write_text("no such thing")
     with pytest.raises(ConfigurationError, match="text.parquet cannot be read as a Parquet file"):
-        Countdown(train_path=str(tmp_path / "text.parquet"))
+        CountdownEnv(train_path=str(tmp_path / "text.parquet"))
     path = written(tmp_path / "fine.parquet", target=[1], nums=[[1]])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigurationError, match=re.escape("not installed: pip install 'shoal[llm]'")):
-        Countdown(train_path=path)
+        CountdownEnv(train_path=path)
 
 
 @pytest.mark.parametrize(
@@ -203,14 +203,14 @@ def test_a_file_without_puzzles_is_explained(tmp_path: Path, monkeypatch: pytest
 )
 def test_a_config_that_cannot_work_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        Countdown(**settings)
+        CountdownEnv(**settings)
 
 
 def test_puzzles_that_hardly_exist_are_not_searched_for_forever() -> None:
-    env = Countdown(operations="*", num_numbers=(6, 6), largest_target=1)
+    env = CountdownEnv(operations="*", num_numbers=(6, 6), largest_target=1)
     with pytest.raises(ConfigurationError, match="no puzzle of 6 numbers up to 99 with a target up to 1 was found"):
         env.reset(seed=0)
 
 
 def test_numbers_from_a_config_file_may_be_a_list() -> None:
-    assert Countdown({"num_numbers": [2, 2]}).config.num_numbers == (2, 2)
+    assert CountdownEnv({"num_numbers": [2, 2]}).config.num_numbers == (2, 2)

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from shoal import ConfigurationError
 from shoal.envs.frozen_lake import FrozenLake, move
-from shoal.envs.texts.frozen_lake import FrozenLakeText, FrozenLakeTextConfig, Lake, lake_of
+from shoal.envs.texts.frozen_lake import FrozenLakeTextConfig, FrozenLakeTextEnv, Lake, lake_of
 from shoal.envs.world import Rows
 
 
-def at(lake: Lake, position: int, **settings: Any) -> FrozenLakeText:
+def at(lake: Lake, position: int, **settings: Any) -> FrozenLakeTextEnv:
     """A world with this map and the player there."""
-    env = FrozenLakeText(size=int(len(lake.cells) ** 0.5), **settings)
+    env = FrozenLakeTextEnv(size=int(len(lake.cells) ** 0.5), **settings)
     env.reset(seed=0)
     env.lake, env.position = lake, position
     return env
@@ -62,20 +62,20 @@ def test_a_walk_by_hand() -> None:
 
 @pytest.mark.parametrize("action", [None, "", "Upwards", "support", 0, 5, -1, 2.5, "５", [1], {}, "x" * 10**6])
 def test_what_is_no_action_changes_nothing(action: Any) -> None:
-    env = FrozenLakeText()
+    env = FrozenLakeTextEnv()
     before, _ = env.reset(seed=3)
     after, reward, terminated, truncated, info = env.step(action)
     assert (after, reward, terminated, truncated) == (before, 0.0, False, False)
     assert info == {"action_is_valid": False, "action_is_effective": False, "success": False}
     env.step(1)
-    twin = FrozenLakeText()
+    twin = FrozenLakeTextEnv()
     twin.reset(seed=3)
     twin.step(1)
     assert env.text() == twin.text(), "no noise was used up"
 
 
 def test_the_task_decides_the_map_and_the_noise_decides_the_slips() -> None:
-    env = FrozenLakeText(size=6, p=1.0, success_rate=0.3)
+    env = FrozenLakeTextEnv(size=6, p=1.0, success_rate=0.3)
 
     def walk(**options: Any) -> list[str]:
         seen = [env.reset(seed=9, options=options)[0]]
@@ -95,7 +95,7 @@ def test_mirrored_noise_slips_to_the_other_side() -> None:
     for seed in range(200):
         pair = []
         for mirrored in (False, True):
-            env = FrozenLakeText(size=5, success_rate=0.5)
+            env = FrozenLakeTextEnv(size=5, success_rate=0.5)
             env.reset(options={"noise_seed": seed, "mirrored": mirrored})
             env.lake, env.position = lake, 12
             env.step("Up")
@@ -120,7 +120,7 @@ def test_slips_are_as_likely_as_the_config_says() -> None:
 
 @pytest.mark.parametrize(("size", "p"), [(2, 0.0), (3, 0.2), (4, 0.8), (8, 0.5), (8, 0.9), (16, 0.7)])
 def test_every_goal_can_be_reached_and_start_and_goal_are_anywhere(size: int, p: float) -> None:
-    env = FrozenLakeText(size=size, p=p, is_slippery=False)
+    env = FrozenLakeTextEnv(size=size, p=p, is_slippery=False)
     starts = set()
     for seed in range(150):
         env.reset(seed=seed)
@@ -137,9 +137,9 @@ def test_a_hole_is_the_end() -> None:
 
 
 def test_a_map_can_be_the_same_in_every_episode() -> None:
-    env = FrozenLakeText(map_seed=7)
+    env = FrozenLakeTextEnv(map_seed=7)
     assert {env.reset(seed=seed)[0] for seed in range(5)} == {env.reset(seed=99)[0]}
-    other = FrozenLakeText(map_seed=8)
+    other = FrozenLakeTextEnv(map_seed=8)
     assert other.reset(seed=0)[0] != env.reset(seed=0)[0]
 
 
@@ -159,12 +159,12 @@ def test_a_map_can_be_the_same_in_every_episode() -> None:
 )
 def test_a_config_that_cannot_work_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        FrozenLakeText(**settings)
+        FrozenLakeTextEnv(**settings)
 
 
 def test_a_config_is_given_whole_or_by_its_fields() -> None:
-    assert FrozenLakeText(FrozenLakeTextConfig(size=5)).config.size == 5
-    assert FrozenLakeText({"size": 5, "render_mode": "text"}, p=0.5).config == FrozenLakeTextConfig(size=5, p=0.5)
+    assert FrozenLakeTextEnv(FrozenLakeTextConfig(size=5)).config.size == 5
+    assert FrozenLakeTextEnv({"size": 5, "render_mode": "text"}, p=0.5).config == FrozenLakeTextConfig(size=5, p=0.5)
     made: Any = gymnasium.make("shoal/FrozenLakeText-v0", size=6).unwrapped
     assert made.config.size == 6
     assert dict(made.config.action_lookup) == {1: "Left", 2: "Down", 3: "Right", 4: "Up"}

@@ -68,7 +68,7 @@ class BanditConfig:
             raise ConfigurationError(f"the arms must have different names, both are called {self.lo_arm_name!r}")
 
 
-class Bandit(TextEnv):
+class BanditEnv(TextEnv):
     """Pull one arm, once."""
 
     config_class = BanditConfig

@@ -66,7 +66,7 @@ def _pair(value: Any) -> tuple[int, int]:
         return 0, 0
 
 
-class Countdown(TextEnv):
+class CountdownEnv(TextEnv):
     """Say one expression."""
 
     config_class = CountdownConfig

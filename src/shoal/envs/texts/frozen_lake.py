@@ -120,7 +120,7 @@ def shortest_path(lake: Lake, size: int, position: int) -> list[int] | None:
     return path[::-1]
 
 
-class FrozenLakeText(TextEnv):
+class FrozenLakeTextEnv(TextEnv):
     """Walk to the goal."""
 
     config_class = FrozenLakeTextConfig
