@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.envs.texts.arithmetic import MOST_DIGITS, NotArithmetic, parse
-from shoal.envs.texts.noise import task_generator
 from shoal.envs.texts.number_puzzles import MOST_NUMBERS, Puzzle, made_puzzle, puzzles_from, solution_of
 from shoal.envs.texts.text_env import TextEnv
 from shoal.vector.arguments import check_count
@@ -85,7 +84,7 @@ class CountdownEnv(TextEnv):
             self.puzzle = puzzles[task_seed % len(puzzles)]
         else:
             self.puzzle = made_puzzle(
-                task_generator(task_seed),
+                task_seed,
                 config.num_numbers,
                 config.largest_number,
                 config.largest_target,

@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.envs.texts.arithmetic import MOST_DIGITS, applied
+from shoal.envs.texts.noise import task_generator
 from shoal.vector.errors import ConfigurationError
 
 MOST_NUMBERS = 6
 """A puzzle with more of them takes too long to solve."""
 MOST_TRIES = 5_000
+NUM_KEPT = 1024
 
 
 class Puzzle(NamedTuple):
@@ -26,10 +28,15 @@ class Puzzle(NamedTuple):
     numbers: tuple[int, ...]
 
 
+@functools.lru_cache(NUM_KEPT)
 def made_puzzle(
-    random: np.random.Generator, num_numbers: tuple[int, int], largest_number: int, largest_target: int, operations: str
+    task_seed: int, num_numbers: tuple[int, int], largest_number: int, largest_target: int, operations: str
 ) -> Puzzle:
-    """A puzzle that can be solved with these operations: its target is what some expression of its numbers comes to."""
+    """A puzzle that can be solved with these operations: its target is what some expression of its numbers comes to.
+
+    It is kept for the other members of a group.
+    """
+    random = task_generator(task_seed)
     count = int(random.integers(num_numbers[0], num_numbers[1] + 1))
     for _ in range(MOST_TRIES):
         numbers = tuple((1 + random.integers(largest_number, size=count)).tolist())
