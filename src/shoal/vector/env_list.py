@@ -18,17 +18,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
 from shoal.vector.arguments import autoreset_mode_of
 from shoal.vector.engine import Engine
-from shoal.vector.errors import ConfigurationError, InvalidAction, InvalidActionType, ResetNeeded
+from shoal.vector.errors import InvalidAction, InvalidActionType, ResetNeeded
 from shoal.vector.face import Face
 from shoal.vector.first_ready import Batch
 from shoal.vector.infos import by_environment
 from shoal.vector.layout import as_slice
 from shoal.vector.loose import LooseColumn, LooseValues
-from shoal.vector.making import factories_of
+from shoal.vector.making import factories_of_list
 from shoal.vector.messages import EnvFn, Op, Outcome
 from shoal.vector.observations import shortened
 from shoal.vector.session import Form
@@ -48,10 +49,11 @@ class Results(NamedTuple):
 
 
 class EnvList(Face):
-    """Runs one environment per factory; they may all be different.
+    """Runs environments that may all be different.
 
     Args:
-        env_fns: for each environment, a callable without arguments that makes it, or the id of a registered one.
+        env_fns: one for each environment: a callable that makes it, the id or the `EnvSpec` of a registered one, or a pair of
+            an id and of keywords for it.
         turn: what a step does, instead of calling the environment's ``step``: a function of the environment and of what was
             given as its action, which returns the five values of a step. It runs where the environment is.
         autoreset_mode: what happens when an episode ends; here, by default, nothing.
@@ -61,7 +63,7 @@ class EnvList(Face):
 
     def __init__(
         self,
-        env_fns: Sequence[EnvFn | str],
+        env_fns: Sequence[EnvFn | str | EnvSpec | tuple[str, Mapping[str, Any]]],
         *,
         turn: Turn | None = None,
         backend: str = "auto",
@@ -85,7 +87,7 @@ class EnvList(Face):
     ) -> None:
         engine = Engine.of(locals())
         self.closed = True  # until there is something to close
-        env_fns = _factories(env_fns)
+        env_fns = factories_of_list(env_fns)
         tasking = Tasks(len(env_fns), groups, group_size, check_groups, tasks)
         self.autoreset_mode = autoreset_mode_of(autoreset_mode)
         self._open(env_fns if turn is None else [TurnFactory(env_fn, turn) for env_fn in env_fns], engine, tasking)
@@ -255,17 +257,6 @@ class EnvList(Face):
         results = self._results(rows, together)
         self._compare_members(rows, results)
         return Batch(np.array(rows, dtype=np.int64), *results)
-
-
-def _factories(env_fns: Sequence[EnvFn | str]) -> list[EnvFn]:
-    """What makes each environment; ids are looked up."""
-    if isinstance(env_fns, str):
-        raise ConfigurationError(
-            f"EnvList takes a list with an id or a factory for each environment, got {env_fns!r}: [{env_fns!r}] * 8 are eight"
-        )
-    each = list(env_fns)
-    named = {one: factories_of(one, 1, {})[0][0] for one in each if isinstance(one, str)}
-    return [named[one] if isinstance(one, str) else one for one in each]
 
 
 class Anything(spaces.Space[Any]):

@@ -183,6 +183,27 @@ def factories_of(env: Any, num_envs: int | None, keywords: dict[str, Any]) -> tu
     )
 
 
+def factories_of_list(envs: Sequence[Any]) -> list[EnvFn]:
+    """A factory for each of these: factories, ids or specs of registered environments, and pairs of an id and keywords."""
+    if isinstance(envs, str | EnvSpec):
+        raise ConfigurationError(f"env_fns must be a list, with one for each environment, got {envs!r}")
+    by_id: dict[str, EnvFn] = {}  # one factory for all of an id, so that a batched world is seen to be one
+    factories: list[EnvFn] = []
+    for env in envs:
+        match env:
+            case str():
+                if env not in by_id:
+                    by_id[env] = factories_of(env, 1, {})[0][0]
+                factories.append(by_id[env])
+            case EnvSpec():
+                factories += factories_of(env, 1, {})[0]
+            case (str() | EnvSpec() as its_id, Mapping() as keywords):
+                factories += factories_of(its_id, 1, dict(keywords))[0]
+            case _:
+                factories.append(env)
+    return factories
+
+
 def _factories_of_vector_spec(
     vector_spec: EnvSpec, num_envs: int | None, keywords: dict[str, Any]
 ) -> tuple[list[EnvFn], EnvSpec]:

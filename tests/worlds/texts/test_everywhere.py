@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import pickle
 import signal
@@ -209,7 +208,7 @@ def test_fresh_noise_leads_to_other_slips() -> None:
 def test_a_group_shares_its_prompt_and_may_still_be_paid_differently(backend: str) -> None:
     keywords: dict[str, Any] = {"group_size": 8, "backend": backend, **_quick(backend)}
     settings: dict[str, Any] = {"hi_arm_hiscore_prob": 0.5}
-    made = [functools.partial(gymnasium.make, "shoal/Bandit-v0", **settings)] * 16
+    made = [("shoal/Bandit-v0", settings)] * 16
     paid = {}
     with EnvList(made, **keywords) as envs:
         for noise in ("common", "independent", "antithetic"):
@@ -232,10 +231,3 @@ def test_answers_of_any_kind_reach_a_list_of_worlds(backend: str) -> None:
         after = envs.step(hostile)
     assert after.observations == before
     assert [info["action_is_valid"] for info in after.infos] == [False] * 4
-
-
-def test_a_list_of_ids_says_what_is_wrong_with_it() -> None:
-    with pytest.raises(shoal.ConfigurationError, match=r"\['shoal/Bandit-v0'\] \* 8 are eight"):
-        EnvList("shoal/Bandit-v0")
-    with pytest.raises(gymnasium.error.NameNotFound, match="Bandid"):
-        EnvList(["shoal/Bandid-v0"])
