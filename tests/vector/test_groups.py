@@ -108,6 +108,59 @@ def test_the_check_can_be_turned_off(make: Make) -> None:
     assert observation[0, 0] != observation[1, 0]
 
 
+def test_members_that_do_not_start_alike_can_be_counted_instead(make_any_way: Make) -> None:
+    envs = make_any_way([ForgetfulEnv] * 4, group_size=2, check_groups="count")
+    observation, _ = envs.reset(seed=1)
+    assert observation[0, 0] != observation[1, 0]
+    assert (envs.stats.group_comparisons, envs.stats.group_mismatches) == (2, 2)
+    envs.reset(group_ids=[1])
+    envs.send_reset([0, 1])
+    envs.recv(min_envs=2)
+    assert (envs.stats.group_comparisons, envs.stats.group_mismatches) == (4, 4)
+    envs = make_any_way([WalkingEnv] * 6, group_size=3)
+    envs.reset(seed=1)
+    assert (envs.stats.group_comparisons, envs.stats.group_mismatches) == (4, 0)
+
+
+def test_a_list_of_environments_counts_too() -> None:
+    with shoal.EnvList([ForgetfulEnv] * 4, group_size=4, check_groups="count", backend="serial") as envs:
+        envs.reset(seed=1)
+        assert (envs.stats.group_comparisons, envs.stats.group_mismatches) == (3, 3)
+
+
+def test_members_can_have_options_of_their_own(make: Make) -> None:
+    members = tuple({"task": number} for number in (5, 6))
+    for tasks in (
+        [shoal.Task(seed=3, members=members, id="x")],
+        lambda *_: shoal.Task(seed=3, members=members, id="x"),
+    ):
+        envs = make([SeededEnv] * 4, group_size=2, tasks=tasks)
+        _, info = envs.reset()
+        assert info["task"].tolist() == [5, 6, 5, 6]
+        assert info["seed"].tolist() == [3] * 4
+        assert info["task_id"].tolist() == ["x"] * 4
+        for _ in range(4):
+            *_, info = envs.step([0] * 4)
+        assert info["task"].tolist() == [5, 6, 5, 6], "after an autoreset, too"
+
+
+def test_options_of_members_are_added_to_those_of_the_task() -> None:
+    task = shoal.Task(options={"task": 1, "other": 2}, members=({}, {"task": 9}))
+    with ParallelEnv([SeededEnv] * 2, group_size=2, tasks=[task], backend="serial") as envs:
+        _, info = envs.reset()
+    assert info["task"].tolist() == [1, 9]
+    assert task.options == {"task": 1, "other": 2}
+
+
+def test_options_for_another_number_of_members_are_refused() -> None:
+    tasks = [shoal.Task(members=({}, {}, {}))]
+    with ParallelEnv([SeededEnv] * 4, group_size=2, tasks=tasks, backend="serial") as envs:
+        with pytest.raises(
+            shoal.ConfigurationError, match="a task has options for 3 members, but a group has 2: give one"
+        ):
+            envs.reset()
+
+
 def test_autoreset_does_not_count_as_a_start_of_the_group(make: Make) -> None:
     envs = make([WalkingEnv] * 4, group_size=2, autoreset_mode=AutoresetMode.SAME_STEP)
     envs.reset(seed=1)
@@ -122,6 +175,7 @@ def test_autoreset_does_not_count_as_a_start_of_the_group(make: Make) -> None:
         ({"groups": 2, "group_size": 2}, "groups=2 of group_size=2 are 4 environments, but there are 6"),
         ({"group_size": 4}, "groups=1 of group_size=4 are 4 environments, but there are 6"),
         ({"groups": 0}, "groups must be a whole number of at least 1, got 0"),
+        ({"group_size": 2, "check_groups": "cuont"}, "check_groups must be True, False or 'count', got 'cuont'"),
         ({"group_size": 1.5}, "group_size must be a whole number of at least 1, got 1.5"),
     ],
 )

@@ -18,6 +18,9 @@ WORLDS: dict[str, dict[str, object]] = {
         "kwargs": {"map_name": "4x4"},
         "max_episode_steps": 100,
     },
+    "shoal/Bandit-v0": {"entry_point": "shoal.envs.texts.bandit:BanditEnv"},
+    "shoal/Countdown-v0": {"entry_point": "shoal.envs.texts.countdown:CountdownEnv"},
+    "shoal/FrozenLakeText-v0": {"entry_point": "shoal.envs.texts.frozen_lake:FrozenLakeTextEnv"},
     "shoal/FrozenLake8x8-v0": {
         "entry_point": "shoal.envs.frozen_lake:FrozenLakeEnv",
         "kwargs": {"map_name": "8x8"},

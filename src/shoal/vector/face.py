@@ -120,12 +120,13 @@ class Face:
 
     @property
     def stats(self) -> Stats:
-        """How many workers were replaced, and what that cost."""
+        """How many workers were replaced, what that cost, and how members of groups have begun."""
         self._check_open()
-        supervisor = self._session.supervisor
+        groups, supervisor = self._tasks.groups, self._session.supervisor
+        counted = {"group_comparisons": groups.num_compared, "group_mismatches": groups.num_mismatches}
         if supervisor is None:
-            return Stats()
-        return replace(supervisor.stats, dropped_replies=getattr(supervisor.backend, "dropped_replies", 0))
+            return Stats(**counted)
+        return replace(supervisor.stats, dropped_replies=getattr(supervisor.backend, "dropped_replies", 0), **counted)
 
     @property
     def worker_envs(self) -> tuple[range, ...]:

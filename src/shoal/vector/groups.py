@@ -39,9 +39,13 @@ def group_size_of(groups: int | None, group_size: int | None, num_envs: int) -> 
 class Groups:
     """Draws seeds for groups, and compares how their members start."""
 
-    def __init__(self, group_size: int, *, is_checked: bool) -> None:
+    def __init__(self, group_size: int, *, check: bool | str) -> None:
+        if not isinstance(check, bool) and check != "count":
+            raise ConfigurationError(f"check_groups must be True, False or 'count', got {check!r}")
         self.size = group_size
-        self._is_checked = is_checked and group_size > 1
+        self._is_checked = bool(check) and group_size > 1
+        self._is_counted = check == "count"
+        self.num_compared = self.num_mismatches = 0
         self._random = np.random.default_rng()
         self._starts: dict[tuple[int, int], tuple[int, Any]] = {}
         self._resets = 0
@@ -71,11 +75,18 @@ class Groups:
             return
         group = row // self.size
         other, start = self._starts.setdefault((group, reset), (row, observation))
+        if other == row:
+            return
+        self.num_compared += 1
         if found := difference(start, observation, "observation"):
+            self.num_mismatches += 1
+            if self._is_counted:
+                return
             raise GroupMismatch(
                 f"environments {other} and {row} of group {group} were given the same task, but do not start from the same "
                 f"observation ({found}, of environments {other} and {row}).\n"
                 "  Likely cause: global random numbers (isolate_rng=True cures that), the order of hashes, or state that "
                 "environments share; shoal.testing.check_parallel finds out.\n"
-                "  What to do: cure it, or pass check_groups=False if members may start differently."
+                "  What to do: cure it, or pass check_groups=False if members may start differently, or "
+                'check_groups="count" to count in envs.stats how often they do.'
             )

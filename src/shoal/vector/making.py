@@ -75,7 +75,7 @@ def make(
     pin_workers: bool = True,
     groups: int | None = None,
     group_size: int | None = None,
-    check_groups: bool = True,
+    check_groups: bool | str = True,
     tasks: TaskFunction | Sequence[Any] | None = None,
     isolate_rng: bool = False,
     on_fault: str | None = None,

@@ -77,7 +77,8 @@ class ParallelEnv(Face, VectorEnv[Any, Any, Array]):
         groups: how many groups there are; the members of a group are given the same task. Either this or
             ``group_size`` is enough.
         group_size: how many environments make a group.
-        check_groups: whether to raise :class:`GroupMismatch` when members of a group start from different observations.
+        check_groups: whether to raise :class:`GroupMismatch` when members of a group start from different observations;
+            ``"count"`` counts them in :attr:`stats` instead.
         tasks: with what an episode begins when the caller of ``reset`` says nothing, and on autoreset: a function of the
             environment's (or group's) index and the number of its episode that returns a :class:`Task`, a seed or options;
             or a list of these, dealt out in turn.
@@ -119,7 +120,7 @@ class ParallelEnv(Face, VectorEnv[Any, Any, Array]):
         pin_workers: bool = True,
         groups: int | None = None,
         group_size: int | None = None,
-        check_groups: bool = True,
+        check_groups: bool | str = True,
         tasks: TaskFunction | Sequence[Any] | None = None,
         isolate_rng: bool = False,
         on_fault: str | None = None,

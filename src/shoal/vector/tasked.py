@@ -28,13 +28,13 @@ class Tasks:
         num_envs: int,
         groups: int | None,
         group_size: int | None,
-        check_groups: bool,
+        check_groups: bool | str,
         tasks: TaskFunction | Sequence[Any] | None,
     ) -> None:
         self._num_envs = num_envs
         self.group_size = group_size_of(groups, group_size, num_envs)
         self.num_groups = num_envs // self.group_size
-        self.groups = Groups(self.group_size, is_checked=check_groups)
+        self.groups = Groups(self.group_size, check=check_groups)
         self.source = task_source_of(tasks, num_envs, self.group_size)
 
     def group(self, group_id: int) -> range:

@@ -33,6 +33,8 @@ class Task(NamedTuple):
     seed: int | None = None
     options: dict[str, Any] | None = None
     id: Any = None
+    members: Sequence[Mapping[str, Any]] | None = None
+    """Options that members of a group have of their own, one dictionary for each, added to ``options``."""
 
 
 TaskFunction = Callable[[int, int], Any]
@@ -48,16 +50,30 @@ class TaskSource:
 
     def task_for(self, env_index: int, episode: int) -> Task:
         """The task of this environment's episode."""
-        given = self.deal(env_index // self.group_size, episode)
-        if isinstance(given, Task):
-            return given
-        if given is None:
-            return Task()
-        if isinstance(given, Mapping):
-            return Task(options=dict(given))
-        if isinstance(given, int | np.integer) and not isinstance(given, bool):
-            return Task(seed=int(given))
-        raise TypeError(f"a task must be a shoal.Task, a seed, a dictionary of options or None, got {given!r}")
+        group, member = divmod(env_index, self.group_size)
+        task = as_task(self.deal(group, episode))
+        return task if task.members is None else self._for_member(task, task.members, member)
+
+    def _for_member(self, task: Task, members: Sequence[Mapping[str, Any]], member: int) -> Task:
+        if len(members) != self.group_size:
+            raise ConfigurationError(
+                f"a task has options for {len(members)} members, but a group has {self.group_size}: "
+                "give one dictionary for each"
+            )
+        return task._replace(options={**(task.options or {}), **members[member]}, members=None)
+
+
+def as_task(given: Any) -> Task:
+    """What a task source gave, as a task."""
+    if isinstance(given, Task):
+        return given
+    if given is None:
+        return Task()
+    if isinstance(given, Mapping):
+        return Task(options=dict(given))
+    if isinstance(given, int | np.integer) and not isinstance(given, bool):
+        return Task(seed=int(given))
+    raise TypeError(f"a task must be a shoal.Task, a seed, a dictionary of options or None, got {given!r}")
 
 
 @dataclass(frozen=True)
@@ -70,7 +86,7 @@ class RoundRobin:
     def __call__(self, index: int, episode: int) -> Task:
         """The task, with its place in the list as its id if it has none."""
         number = (index + episode * self.count) % len(self.tasks)
-        task = TaskSource(lambda *_: self.tasks[number]).task_for(index, episode)
+        task = as_task(self.tasks[number])
         return task if task.id is not None else task._replace(id=number)
 
 

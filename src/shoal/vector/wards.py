@@ -36,6 +36,10 @@ class Stats:
     """Messages that came too late to matter."""
     seconds_lost: float = 0.0
     """From deaths to the end of the replays."""
+    group_comparisons: int = 0
+    """How often a member of a group was compared with the first that had begun with it."""
+    group_mismatches: int = 0
+    """How often the two did not start alike."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,9 @@ class Noise:
 
     def __init__(self, seed: int, *, mirrored: bool = False) -> None:
         self.seed, self.mirrored = seed, mirrored
-        self._generator: np.random.Generator | None = None  # made when it is needed: many worlds leave nothing to chance
+        self._generator: np.random.Generator | None = (
+            None  # made when it is needed: many worlds leave nothing to chance
+        )
 
     def uniform(self) -> float:
         """The next number, at least 0 and less than 1."""

@@ -29,3 +29,9 @@ def config_of(config_class: type[Any], config: Any, settings: Mapping[str, Any])
             hint = did_you_mean(str(name), known) or f" There are {', '.join(known)}."
             raise ConfigurationError(f"{config_class.__name__} has no field {name!r}.{hint}")
     return config_class(**values)
+
+
+def check_probability(name: str, value: object) -> None:
+    """Refuse what is not a number from 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
+        raise ConfigurationError(f"{name} must be a number from 0 to 1, got {value!r}")

@@ -62,9 +62,7 @@ class TextEnv(gymnasium.Env[str, Any]):
         raise NotImplementedError
 
     def act(self, action: Any) -> tuple[float, bool, bool]:
-        """Do this (a number of ``action_lookup``, or a text); returns the reward, whether the episode has ended, and
-        whether the action changed anything.
-        """
+        """Do this (a number, or a text); returns the reward, whether the episode has ended, and whether anything changed."""
         raise NotImplementedError
 
     def text(self) -> str:
@@ -108,7 +106,7 @@ class TextEnv(gymnasium.Env[str, Any]):
         return self.text(), reward, has_ended, False, self._info(is_valid=True, is_effective=is_effective)
 
     def action_of(self, action: Any) -> Any:
-        """The number (or text) that this means: a number, also as text, or a name in any case; ``None`` for what is no action."""
+        """The number (or text) that this number or name, in any case, means; ``None`` for what is no action."""
         if self.action_lookup is None:
             return action if isinstance(action, str) else None
         if isinstance(action, str):

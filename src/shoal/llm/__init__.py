@@ -1,0 +1,26 @@
+"""Language models as players: which text worlds there are, what a model's text means in them, and how groups share chance.
+
+::
+
+    text of a model ── read_answer ──▶ what stands in its last <action> or <answer> ── Grammar ──▶ an action, or None
+    group, member   ── member_options ──▶ task seed and noise seed ──▶ reset(options=…)
+"""
+
+from __future__ import annotations
+
+from shoal.llm.answers import read_answer
+from shoal.llm.noise_sharing import GroupTasks, member_options
+from shoal.llm.projection import Projection, Reading, create_projection_function
+from shoal.llm.registry import REGISTERED_ENV_CONFIGS, REGISTERED_ENVS, UnknownEnvType
+
+__all__ = [
+    "REGISTERED_ENVS",
+    "REGISTERED_ENV_CONFIGS",
+    "GroupTasks",
+    "Projection",
+    "Reading",
+    "UnknownEnvType",
+    "create_projection_function",
+    "member_options",
+    "read_answer",
+]
