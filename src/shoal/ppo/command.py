@@ -17,7 +17,7 @@ import yaml
 from rich.console import Console
 
 from shoal.envs.naming import find
-from shoal.ppo.config import SEEDS, PPOConfig, choices_of
+from shoal.ppo.config import PPOConfig
 from shoal.ppo.config_file import load_yaml, read_config, read_saved_config, what_is_wrong
 from shoal.ppo.display import LEVELS
 from shoal.ppo.needs import check_that_training_is_installed
@@ -26,6 +26,7 @@ from shoal.ppo.presets import preset_of
 from shoal.runs import Checkpoint, CheckpointDamaged, Checkpoints, RunFolder
 from shoal.runs.checkpoint_list import step_in
 from shoal.runs.folder import CHECKPOINTS, CONFIG
+from shoal.runs.settings import SEEDS, choices_of
 from shoal.vector.errors import ConfigurationError, StateError
 from shoal.vector.nearest import did_you_mean
 
