@@ -46,7 +46,8 @@ def flags_of(settings: type[Settings]) -> Any:
             flags[name] = flags_of(section)
         elif get_origin(field.annotation) is not dict:
             flags[name] = _flag(field)
-    return TypedDict(settings.__name__, flags, total=False)  # type: ignore[misc]  # mypy wants to read them here
+    typed: Any = TypedDict  # mypy wants to read the names here
+    return typed(settings.__name__, flags, total=False)
 
 
 def _flag(field: Any) -> Any:
