@@ -71,6 +71,27 @@ def section_of(annotation: Any) -> type[Settings] | None:
     return annotation if isinstance(annotation, type) and issubclass(annotation, Settings) else None
 
 
+def names_of(settings: type[Settings]) -> list[str]:
+    """All of them; those in a section have its name and a dot before theirs."""
+    names: list[str] = []
+    for name, field in settings.model_fields.items():
+        section = section_of(field.annotation)
+        names += [name] if section is None else [f"{name}.{inner}" for inner in names_of(section)]
+    return names
+
+
+def flat(settings: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values under these names, as far as there are any."""
+    found: dict[str, Any] = {}
+    for name, field in settings.model_fields.items():
+        section = section_of(field.annotation)
+        if section is not None and isinstance(values.get(name), Mapping):
+            found |= {f"{name}.{inner}": value for inner, value in flat(section, values[name]).items()}
+        elif section is None and name in values:
+            found[name] = values[name]
+    return found
+
+
 def whole_number(text: str) -> int:
     """Also of 1e6, as people write a million. Raises ``ValueError`` if it is none."""
     try:

@@ -8,9 +8,9 @@ import threading
 import pytest
 from rich.cells import cell_len
 
-from shoal.ppo.display import open_display
-from shoal.ppo.panel import sparkline
-from tests.ppo.reports import (
+from shoal.runs.display import open_display
+from shoal.runs.display.panel import sparkline
+from tests.runs.display.reports import (
     before_the_first_episode,
     course_of_reports,
     goal,
@@ -20,7 +20,7 @@ from tests.ppo.reports import (
     terminal,
     written,
 )
-from tests.ppo.terminal import Screen
+from tests.runs.display.terminal import Screen
 
 
 def test_shows_what_there_is_to_know() -> None:

@@ -1,4 +1,4 @@
-"""How a training run is shown while it goes on: as a panel, as lines for a log, or not at all."""
+"""The ways to show a training run."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from shoal.ppo.above import printing_above
-from shoal.ppo.course import UNKNOWN, Course, clock, loss_label, loss_value, showable, time_shares
-from shoal.ppo.panel import ALARM, RunPanel, summary
-from shoal.ppo.report import Goal, Report
+from shoal.runs.display.above import printing_above
+from shoal.runs.display.course import Course, clock, loss_label, loss_value, showable, time_shares
+from shoal.runs.display.panel import ALARM, RunPanel, summary
+from shoal.runs.report import Goal, Report
 from shoal.vector.errors import ConfigurationError
 from shoal.vector.nearest import did_you_mean
 
@@ -148,12 +148,9 @@ class PlainDisplay(Display):
             return
         self._written = report
         of = "" if self._goal.total_episodes is None else f"/{self._goal.total_episodes}"
-        self._write(f"Episode {report.episodes}{of}")
-        length = UNKNOWN if report.last_length is None else str(report.last_length)
-        self._write(
-            f"  Reward: {_return(report.last_return)}  |  Length: {length:>4}  |  Mean(100): {_return(report.mean_return)}"
-        )
-        self._write(f"  n_completed_episodes: {report.n_completed_episodes}  |  n_envs: {report.n_envs}")
+        self._write(f"{report.counted} {report.episodes}{of}")
+        for line in report.lines():
+            self._write(f"  {line}")
         of = "" if self._goal.total_steps is None else f"/{self._goal.total_steps}"
         left = "" if report.seconds_left is None else f"  |  Left: {clock(report.seconds_left)}"
         self._write(f"  Steps: {report.steps}{of}  |  Steps/s: {report.steps_per_second:.0f}{left}")
@@ -232,7 +229,3 @@ def _standard_output() -> Console:
 
 def _if_showable(text: str, encoding: str) -> str:
     return text if showable(text, encoding) == text else ""
-
-
-def _return(value: float | None) -> str:
-    return f"{UNKNOWN:>8}" if value is None else f"{value:8.2f}"

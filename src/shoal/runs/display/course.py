@@ -6,11 +6,9 @@ import math
 from collections import deque
 from collections.abc import Iterator
 
-from shoal.ppo.report import Goal, Report
+from shoal.runs.report import FULL_MEAN, UNKNOWN, Goal, Report
 
-UNKNOWN = "-"
 TREND_LENGTH = 40
-FULL_MEAN = 100  # episodes that a mean return is taken over, once there are so many
 
 LOSS_LABELS = {
     "policy_loss": "policy",
@@ -63,7 +61,7 @@ class Course:
         if self.last is not None:
             rate = self.steps_per_second
             yield "Steps", f"{self.last.steps:,}"
-            yield "Episodes", f"{self.last.episodes:,}"
+            yield f"{self.last.counted}s", f"{self.last.episodes:,}"
             yield "Time", clock(self.last.seconds)
             yield "Steps per second", UNKNOWN if rate is None else f"{rate:,.0f}"
             yield "Final mean return", amount(self.last.mean_return)
@@ -78,13 +76,13 @@ def progress(goal: Goal, report: Report) -> tuple[float | None, str]:
     ways = [
         (done / total, f"{name} {done:,} of {total:,}")
         for name, done, total in (
-            ("Episode", report.episodes, goal.total_episodes),
+            (report.counted, report.episodes, goal.total_episodes),
             ("Step", report.steps, goal.total_steps),
         )
         if total
     ]
     if not ways:
-        return None, f"Episode {report.episodes:,}, step {report.steps:,}"
+        return None, f"{report.counted} {report.episodes:,}, step {report.steps:,}"
     share, words = max(ways)  # training ends with whichever comes first
     return min(share, 1.0), words
 

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from shoal.ppo.course import Course, clock, loss_value, time_shares
-from shoal.ppo.panel import stacked_bar
-from tests.ppo.reports import report
+from shoal.runs.display.course import Course, clock, loss_value, time_shares
+from shoal.runs.display.panel import stacked_bar
+from tests.runs.display.reports import report
 
 
 def test_rate_of_a_resumed_run_leaves_out_what_came_before() -> None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from shoal._version import __version__
-from shoal.ppo.config import PPOConfig
-from shoal.runs import RunFolder
 from shoal.runs.durable import reason_of
-from shoal.runs.folder import CONFIG, VERSIONS
+from shoal.runs.folder import CONFIG, VERSIONS, RunFolder
+from shoal.runs.settings import Settings, flat, names_of
 from shoal.vector.caller import warn_caller
 from shoal.vector.errors import ConfigurationError, StateError
 
-NEEDED = ("env", "seed", "num_episodes", "total_steps")
-"""Settings without which it is not the same training, whichever version has saved it."""
 MOST_NAMES = 5
 
 
@@ -37,10 +35,11 @@ def read_config(path: Path) -> dict[str, Any]:
     return values
 
 
-def read_saved_config(run: RunFolder) -> dict[str, Any]:
+def read_saved_config(run: RunFolder, settings: type[Settings], needed: Collection[str]) -> dict[str, Any]:
     """The settings of a run. All were saved, so where some are missing the file is not what was saved.
 
-    A version that came before may not have known all of them: these get their defaults, with a warning.
+    A version that came before may not have known all of them: these get their defaults, with a warning, unless they are
+    needed: without those it is not the same training.
 
     Raises:
         StateError: the file is damaged.
@@ -50,11 +49,12 @@ def read_saved_config(run: RunFolder) -> dict[str, Any]:
         values = read_config(path)
     except ConfigurationError as error:
         raise _damaged(run, str(error)) from None
-    missing = [name for name in PPOConfig.model_fields if name not in values]
+    known = flat(settings, values)
+    missing = [name for name in names_of(settings) if name not in known]
     if not missing:
         return values
-    version = _version_of(run)
-    if not values or version in (None, __version__) or any(name in missing for name in NEEDED):
+    version = run.made_with("shoal")
+    if not values or version in (None, __version__) or any(name in missing for name in needed):
         raise _damaged(run, f"{path} lacks {_some_of(missing)}" if values else f"{path} is empty")
     warn_caller(f"{path} was saved by Shoal {version} and lacks {_some_of(missing)}: defaults are taken for these")
     return values
@@ -93,15 +93,6 @@ def _damaged(run: RunFolder, what: str) -> StateError:
         f"the settings of the run {run.path} are damaged: {what}. Nothing was changed. What to do: put back the whole file; "
         f"the command in {VERSIONS}, given once more with --dry-run, prints what the run began with."
     )
-
-
-def _version_of(run: RunFolder) -> str | None:
-    try:
-        versions: Any = run.read_versions()
-    except StateError:
-        return None
-    version = versions.get("shoal") if isinstance(versions, dict) else None
-    return version if isinstance(version, str) else None
 
 
 def _some_of(names: list[str]) -> str:

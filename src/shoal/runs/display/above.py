@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.file_proxy import FileProxy
 from rich.text import Text
 
-from shoal.ppo.course import showable
+from shoal.runs.display.course import showable
 
 
 @contextmanager

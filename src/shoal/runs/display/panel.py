@@ -14,9 +14,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from shoal.ppo.course import (
+from shoal.runs.display.course import (
     TREND_LENGTH,
-    UNKNOWN,
     Course,
     amount,
     clock,
@@ -26,7 +25,7 @@ from shoal.ppo.course import (
     showable,
     time_shares,
 )
-from shoal.ppo.report import Goal, Report
+from shoal.runs.report import UNKNOWN, Goal, Report, Row
 
 BARS = "▁▂▃▄▅▆▇█"
 BARS_ASCII = "_.-=*#"
@@ -84,14 +83,9 @@ class RunPanel:
         mean = Text.assemble((number, _alarm(report.mean_return) or "bold"), "  ", (bars, "cyan"))
         if trend and len(number) + TREND_LENGTH + len(best) + 4 <= width:
             mean.append(f"  {best}", "dim")
-        yield "Mean(100)", mean
-        length = UNKNOWN if report.last_length is None else f"{report.last_length:,}"
-        last = (amount(report.last_return), _alarm(report.last_return))
-        yield "Last return", Text.assemble(last, f"   length {length}")
-        yield (
-            "Episodes",
-            f"{report.episodes:,}   n_completed_episodes: {report.n_completed_episodes}   n_envs: {report.n_envs}",
-        )
+        yield report.curve, mean
+        for row in report.rows():
+            yield row.label, _row(row, "->" if options.ascii_only else "→")
         yield "Steps", f"{report.steps:,}   {report.steps_per_second:,.0f}/s   {clock(report.seconds)} so far"
         if report.restarts:
             replaced = "1 worker was replaced" if report.restarts == 1 else f"{report.restarts:,} workers were replaced"
@@ -163,6 +157,15 @@ def _progress_line(goal: Goal, report: Report) -> RenderableType:
     # Rounded down: 100% means that it is done.
     line.add_row(words, bar, f"{math.floor(done * 100):3}%  {left} left")
     return line
+
+
+def _row(row: Row, arrow: str) -> Text:
+    text = Text(f" {arrow} ").join(Text(_number(number), _alarm(number)) for number in row.numbers)
+    return text.append(f"   {row.words}") if row.words else text
+
+
+def _number(value: float | None) -> str:
+    return f"{value:,}" if isinstance(value, int) else amount(value)
 
 
 def _losses(report: Report, width: int) -> RenderableType:

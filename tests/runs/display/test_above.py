@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import pytest
 
-from shoal.ppo.display import open_display
-from tests.ppo.reports import Terminal, goal, report
-from tests.ppo.terminal import Screen
+from shoal.runs.display import open_display
+from tests.runs.display.reports import Terminal, goal, report
+from tests.runs.display.terminal import Screen
 
 
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
@@ -73,8 +73,8 @@ def test_the_terminal_is_left_clean_after_an_exception(
 
 PROGRAM = """
 import fcntl, termios, time, warnings
-from shoal.ppo.display import open_display
-from tests.ppo.reports import goal, report
+from shoal.runs.display import open_display
+from tests.runs.display.reports import goal, report
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C is for this process
 with open_display(goal()) as display:
     display.update(report())

@@ -11,28 +11,27 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import torch
-
-from shoal.ppo.evaluating import Evaluation
-from shoal.ppo.rollout import REMEMBERED_EPISODES
-from shoal.ppo.saving import state_of, tensors_of
-from shoal.ppo.trainer import PPOTrainer
-from shoal.runs import CheckpointNotSaved, Checkpoints, RunFolder
+from shoal.runs.checkpoints import Checkpoints
 from shoal.runs.durable import reason_of
+from shoal.runs.errors import CheckpointNotSaved
+from shoal.runs.folder import RunFolder
+from shoal.runs.report import FULL_MEAN, Evaluation
+from shoal.runs.training.trainee import Method, Trainee
 from shoal.vector.errors import ShoalError
 
 
 class Keeper:
-    """Saves a trainer. A disk that refuses is reported and does not end the training."""
+    """Saves a trainee. A disk that refuses is reported and does not end the training."""
 
-    def __init__(self, trainer: PPOTrainer, folder: RunFolder, say: Callable[[str], None]) -> None:
-        self._trainer, self._folder, self._say = trainer, folder, say
+    def __init__(self, method: Method, trainee: Trainee, folder: RunFolder, say: Callable[[str], None]) -> None:
+        self._method, self._trainee, self._folder, self._say = method, trainee, folder, say
+        self._often = trainee.often
         self._checkpoints = Checkpoints(
-            folder.path, keep_last=trainer.config.keep_checkpoints, keep_last_is_called="--keep-checkpoints"
+            folder.path, keep_last=self._often.keep, keep_last_is_called="--keep-checkpoints"
         )
         self._has_complained = False
         self._saved_updates: int | None = None
-        best = self._checkpoints.best_score if trainer.config.eval_every is not None else None
+        best = self._checkpoints.best_score if self._often.evaluate is not None else None
         self._best_evaluation = -float("inf") if best is None else best  # a run that is resumed has a record already
 
     def note_evaluation(self, evaluation: Evaluation) -> None:
@@ -43,7 +42,7 @@ class Keeper:
 
     def after_update(self) -> None:
         """Save every so often."""
-        if self._trainer.updates % self._trainer.config.checkpoint_every == 0:
+        if self._trainee.updates % self._often.save == 0:
             self._try_to_save(self._mean_return())
 
     def at_the_end(self) -> Path:
@@ -52,7 +51,7 @@ class Keeper:
         Raises:
             CheckpointNotSaved: there is no place for it.
         """
-        if self._saved_updates == self._trainer.updates:
+        if self._saved_updates == self._trainee.updates:
             return self._folder.path
         try:
             self._save(self._checkpoints, self._mean_return())
@@ -63,10 +62,9 @@ class Keeper:
 
     def after_error(self, error: Exception) -> None:
         """Something has ended the training in the middle of a rollout: keep what was learned until then."""
-        weights = self._trainer.network.parameters()
-        if not self._trainer.updates or not all(bool(torch.isfinite(weight).all()) for weight in weights):
+        if not self._trainee.updates or not self._trainee.is_sound:
             return
-        if self._saved_updates != self._trainer.updates:
+        if self._saved_updates != self._trainee.updates:
             self._try_to_save(None, f"{type(error).__name__} ended the training in the middle of a rollout")
 
     def what_is_saved(self) -> str:
@@ -76,17 +74,17 @@ class Keeper:
         except OSError as error:
             return f"What was saved in {self._checkpoints.path} cannot be read: {reason_of(error)}"
         if not steps:
-            return f"Nothing was saved yet: that would have been after {self._trainer.config.checkpoint_every} updates"
+            return f"Nothing was saved yet: that would have been after {self._often.save} updates"
         return f"The last checkpoint, in {self._checkpoints.path}, is of step {steps[-1]:,}"
 
     def _mean_return(self) -> float | None:
-        report, config = self._trainer.last_report, self._trainer.config
-        if report is None or config.eval_every is not None or report.episodes < REMEMBERED_EPISODES:
+        report = self._trainee.last_report
+        if report is None or self._often.evaluate is not None or report.episodes < FULL_MEAN:
             return None
         return report.mean_return
 
     def _try_to_save(self, score: float | None, lost: str | None = None) -> None:
-        if self._saved_updates == self._trainer.updates:
+        if self._saved_updates == self._trainee.updates:
             return
         try:
             self._save(self._checkpoints, score, lost)
@@ -99,16 +97,17 @@ class Keeper:
         return str(error) if is_first else str(error).partition("\n")[0]
 
     def _save(self, checkpoints: Checkpoints, score: float | None, lost: str | None = None) -> None:
-        trainer = self._trainer
-        checkpoints.save(trainer.steps, tensors_of(trainer), state_of(trainer, lost), score)
-        self._saved_updates, self._has_complained = trainer.updates, False
+        trainee = self._trainee
+        tensors, state, memory = trainee.save(lost)
+        checkpoints.save(trainee.steps, tensors, state, score, memory)
+        self._saved_updates, self._has_complained = trainee.updates, False
 
     def _save_elsewhere(self, problem: CheckpointNotSaved) -> Path:
         """Training may have taken days. Where there is room for it, it is not lost."""
         path = None
         try:
             path = Path(tempfile.mkdtemp(prefix="shoal-saved-"))
-            RunFolder.create_at(path, self._trainer.config.model_dump(mode="json"))
+            RunFolder.create_at(path, self._trainee.config.model_dump(mode="json"), self._method.name)
             self._save(Checkpoints(path), None)
         except (ShoalError, OSError) as error:
             if path is not None:

@@ -12,7 +12,7 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
-BETWEEN = tuple(str(Path(package)) for package in (Path(__file__).parents[1], Path(tyro.__file__).parent))
+BETWEEN = tuple(str(Path(package)) for package in (Path(__file__).parents[2], Path(tyro.__file__).parent))
 """From the command to what warns there is nobody but Shoal, and what has read the command line."""
 
 

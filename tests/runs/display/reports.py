@@ -8,9 +8,9 @@ from typing import Any
 
 from rich.console import Console
 
-from shoal.ppo.display import open_display
+from shoal.runs.display import open_display
 from shoal.ppo.report import Goal, Report
-from tests.ppo.terminal import Screen
+from tests.runs.display.terminal import Screen
 
 LOSSES = {
     "policy_loss": -0.0123,

@@ -11,9 +11,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from shoal.ppo.display import Display, PanelDisplay, PlainDisplay, open_display
+from shoal.runs.display import Display, PanelDisplay, PlainDisplay, open_display
 from shoal.vector.errors import ConfigurationError
-from tests.ppo.reports import (
+from tests.runs.display.reports import (
     Terminal,
     before_the_first_episode,
     course_of_reports,
@@ -25,7 +25,7 @@ from tests.ppo.reports import (
     terminal,
     written,
 )
-from tests.ppo.terminal import Screen
+from tests.runs.display.terminal import Screen
 
 
 class TestLog:
