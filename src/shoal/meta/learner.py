@@ -98,11 +98,16 @@ class Learner:
         self.train_tasks, self.eval_tasks = self._split_tasks(num_train_tasks, num_eval_tasks)
 
     def _split_tasks(self, num_train_tasks: int | None, num_eval_tasks: int) -> tuple[list[Any], list[Any]]:
-        """Which tasks are learned from, and which are for evaluation. ``None`` stands for any that the environment makes up."""
+        """Which tasks are learned from, and which, the last ones, are for evaluation. ``None`` stands for any that the environment makes up."""
         if self.train_env.n_tasks is None:
             return [], [None] * num_eval_tasks
-        order = generator(self.seed, Purpose.SPLIT).permutation(list(self.train_env.get_all_task_idx())).tolist()
-        return order[: num_train_tasks or len(order)], order[len(order) - num_eval_tasks :]
+        tasks = list(self.train_env.get_all_task_idx())
+        if num_eval_tasks + (num_train_tasks or 0) > len(tasks):
+            raise ConfigurationError(
+                f"there are {len(tasks)} tasks, and {num_train_tasks or 0} to learn from and {num_eval_tasks} to evaluate on "
+                "are wanted: lower env.num_train_tasks or env.num_eval_tasks"
+            )
+        return tasks[:num_train_tasks], tasks[-num_eval_tasks:]
 
     def _init_agent(self) -> None:
         config, env = self.config, self.train_env

@@ -21,8 +21,7 @@ class Purpose(IntEnum):
 
     ROLLOUTS = 0
     EVALUATION = 1
-    SPLIT = 2
-    BATCHES = 3
+    BATCHES = 2
 
 
 class Plan(NamedTuple):

@@ -61,7 +61,7 @@ class Settings(BaseModel):
         """The same with other values, checked again. Of a section, those that are not said stay."""
         before = self.model_dump()
         for name, value in values.items():
-            is_part = name in self.model_fields and section_of(self.model_fields[name].annotation) is not None
+            is_part = name in type(self).model_fields and section_of(type(self).model_fields[name].annotation) is not None
             before[name] = {**before[name], **value} if is_part and isinstance(value, Mapping) else value
         return type(self).of(before)
 
