@@ -115,7 +115,8 @@ def test_where_one_is_goes_with_a_saved_state_and_a_copy(backend: str) -> None:
         manager.envs.fork(1, [0])
         steps = [manager.step(action) for _ in range(10)]
         assert all(
-            (step.observations[0] == step.observations[1]).all() and step.rewards[0] == step.rewards[1] for step in steps
+            (step.observations[0] == step.observations[1]).all() and step.rewards[0] == step.rewards[1]
+            for step in steps
         )
         manager.envs.load_state_dict(saved)
         again = [manager.step(action) for _ in range(10)]

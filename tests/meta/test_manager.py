@@ -108,7 +108,8 @@ def test_a_reset_may_have_a_seed_and_nothing_at_all_draws_a_task(make: Make) -> 
         remotes[1].send("get_task")
         tasks.append(remotes[1].recv().tolist())
     env = make_env("GridNavi-v0", 2, n_tasks=21)
-    for task, reset in zip(tasks, ({"task": 3}, {"seed": 11}, {"seed": 11}), strict=False):
+    known: list[dict[str, Any]] = [{"task": 3}, {"seed": 11}, {"seed": 11}]
+    for task, reset in zip(tasks, known, strict=False):
         env.reset(**reset)
         assert task == env.get_current_task().tolist()
 
@@ -283,7 +284,9 @@ def test_who_is_asked_by_its_remote_is_not_stepped_with_the_others(make: Make) -
 
 @pytest.mark.parametrize("tasks", [[1, 2], "abc", [1, 2, 3, 4]])
 def test_tasks_that_are_too_few_or_none_are_refused(make: Make, tasks: Any) -> None:
-    with pytest.raises(shoal.ConfigurationError, match="tasks must be one for each of the 3 environments, or one for all"):
+    with pytest.raises(
+        shoal.ConfigurationError, match="tasks must be one for each of the 3 environments, or one for all"
+    ):
         make(Counting).reset(tasks)
 
 

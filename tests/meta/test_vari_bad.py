@@ -146,7 +146,9 @@ def test_one_that_takes_them_by_a_method_is_seeded_before_it_is_given_one() -> N
 def test_one_without_tasks_can_be_repeated_but_given_none() -> None:
     env = VariBadWrapper(Taskless(), 2)
     env.reset(seed=3)
-    with pytest.raises(shoal.ConfigurationError, match=r"has no tasks, and was to be reset with task 1.*reset_task\(task\)"):
+    with pytest.raises(
+        shoal.ConfigurationError, match=r"has no tasks, and was to be reset with task 1.*reset_task\(task\)"
+    ):
         env.reset(task=1)
 
 

@@ -75,7 +75,8 @@ class ParallelEnvManager:
     @property
     def n_tasks(self) -> int | None:
         """How many numbered tasks there are; ``None`` if every task is drawn."""
-        return self._known("n_tasks")
+        count: int | None = self._known("n_tasks")
+        return count
 
     @property
     def episodes_per_task(self) -> int:
@@ -108,9 +109,7 @@ class ParallelEnvManager:
 
     # -- many at a time ----------------------------------------------------------------------------------------------
 
-    def reset(
-        self, tasks: Any = None, seeds: Seeds = None, env_ids: Any = None
-    ) -> tuple[Array, list[dict[str, Any]]]:
+    def reset(self, tasks: Any = None, seeds: Seeds = None, env_ids: Any = None) -> tuple[Array, list[dict[str, Any]]]:
         """Begin tasks in these environments, or in all; the others stay where they are.
 
         Args:
@@ -187,7 +186,9 @@ def _options(tasks: Any, count: int) -> list[dict[str, Any]]:
     if tasks is None or isinstance(tasks, int | np.integer):
         tasks = [tasks] * count
     if isinstance(tasks, str) or not isinstance(tasks, Sequence | np.ndarray) or len(tasks) != count:
-        raise ConfigurationError(f"tasks must be one for each of the {count} environments, or one for all, got {tasks!r}")
+        raise ConfigurationError(
+            f"tasks must be one for each of the {count} environments, or one for all, got {tasks!r}"
+        )
     return [{"task": task.item() if isinstance(task, np.generic) else task} for task in tasks]
 
 

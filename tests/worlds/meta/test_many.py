@@ -55,7 +55,7 @@ def test_rows_together_are_as_many_single_ones(backend: str, num_workers: int, e
     workers: dict[str, Any] = {} if backend == "serial" else {"num_workers": num_workers, "start_method": "fork"}
     with ParallelEnv([make_one] * N, backend=backend, **workers) as envs:
         if backend == "serial":
-            assert isinstance(envs._pool.unwatched.runners[0].slice, BatchSlice)  # type: ignore[attr-defined]
+            assert isinstance(envs._pool.unwatched.runners[0].slice, BatchSlice)
         assert not difference(play(envs), expected)
 
 
@@ -69,6 +69,7 @@ def test_tasks_survive_the_death_of_workers(process_backend: str, are_rows: bool
 
 def test_a_task_that_is_kept_is_part_of_where_an_episode_begins(process_backend: str) -> None:
     """Long after it was given: what is repeated then begins with a reset that does not name it."""
+
     def last(envs: ParallelEnv, kills: bool) -> list[Any]:
         envs.reset(seed=1, options=[{"task": 3}, {"task": 9}])
         for number in range(4000):
@@ -86,7 +87,9 @@ def test_a_task_that_is_kept_is_part_of_where_an_episode_begins(process_backend:
 
 
 def test_a_task_goes_into_copies_and_saved_states(backend: str) -> None:
-    with ParallelEnv([make_one] * 3, backend=backend, num_workers=None, start_method="fork", on_fault="restore") as envs:
+    with ParallelEnv(
+        [make_one] * 3, backend=backend, num_workers=None, start_method="fork", on_fault="restore"
+    ) as envs:
         envs.reset(seed=0, options=[{"task": 1}, {"task": 2}, {"task": 3}])
         saved = envs.state_dict()
         envs.fork(2, [0])

@@ -155,7 +155,9 @@ def begun(env: Any) -> Any:
     return env
 
 
-@pytest.mark.parametrize(("name", "steps"), [("PointRobot", 60), ("PointRobotSparse", 60), ("Wind", 75), ("GridNavi", 15)])
+@pytest.mark.parametrize(
+    ("name", "steps"), [("PointRobot", 60), ("PointRobotSparse", 60), ("Wind", 75), ("GridNavi", 15)]
+)
 def test_episodes_are_as_long_as_they_are_known_to_be(name: str, steps: int) -> None:
     env = gymnasium.make(f"shoal/{name}-v0")
     env.reset(seed=0)

@@ -40,7 +40,7 @@ class AntDirEnv(MujocoTasks, AntEnv):
         """One of the two directions."""
         return -1.0 if self.np_random.integers(2) else 1.0
 
-    def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Array, Any, bool, bool, dict[str, Any]]:
         """The faster in the direction of the task, the better. Falling over ends the episode."""
         assert self.task is not None
         before = self.data.qpos[:2].copy()

@@ -35,11 +35,10 @@ class CheetahWithTasks(MujocoTasks, HalfCheetahEnv):
         self.set_up_tasks(n_tasks, num_train_tasks, num_eval_tasks, task_seed)
         super().__init__(**{"ctrl_cost_weight": 0.05, **keywords})
         self._trunk = self.model.body("torso").pos.copy()
-        size = self.observation_space.shape[0] + len(self._trunk)
-        self.observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float64)
+        self.observation_space = spaces.Box(-np.inf, np.inf, self._get_obs().shape, np.float64)
 
     def _get_obs(self) -> Array:
-        trunk = self._trunk + (self.data.qpos[0], 0.0, self.data.qpos[1])
+        trunk = self._trunk + np.array((self.data.qpos[0], 0.0, self.data.qpos[1]))
         return np.concatenate((super()._get_obs(), trunk))
 
     def _get_rew(self, x_velocity: float, action: Any) -> tuple[float, dict[str, float]]:

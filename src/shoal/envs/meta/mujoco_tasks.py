@@ -5,7 +5,7 @@ Tasks are given as in the other worlds: ``reset(options={"task": ...})``, ``rese
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
@@ -22,15 +22,10 @@ except (ModuleNotFoundError, DependencyNotInstalled):
         "this environment needs MuJoCo, which is not installed: pip install 'shoal[mujoco]'", name="mujoco"
     ) from None
 
-if not TYPE_CHECKING:
-    Base = object
-else:
-    Base = MujocoEnv
-
 State = dict[str, Any]
 
 
-class MujocoTasks(Base):
+class MujocoTasks(MujocoEnv):
     """What makes a MuJoCo environment one with tasks. A task is one number, such as a speed.
 
     A subclass says which task has which number, and how one is drawn.

@@ -14,6 +14,7 @@ from gymnasium import spaces
 
 from shoal.envs.chance import uniform
 from shoal.envs.compiling import rule
+from shoal.envs.meta.task_list import fractions
 from shoal.envs.meta.task_world import (
     NONE_YET,
     TASK_FIELDS,
@@ -122,7 +123,6 @@ class PointRobot(TaskWorld):
 
     fields = (*TASK_FIELDS, ("x", "f8"), ("y", "f8"))
     begin_row, step_row, observe_row = staticmethod(begin_row), staticmethod(step_row), staticmethod(observe_row)
-    task_of = staticmethod(in_square)
 
     def __init__(
         self,
@@ -135,6 +135,10 @@ class PointRobot(TaskWorld):
         self.tables = Plane(self.tasks)
         self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
         self.action_space = spaces.Box(-LONGEST_STEP, LONGEST_STEP, (2,), np.float32)
+
+    def numbered_task(self, number: int) -> tuple[float, float]:
+        """The task of that number."""
+        return in_square(*fractions(self.task_seed, number, 2))
 
 
 class PointRobotSparse(TaskWorld):
@@ -153,7 +157,6 @@ class PointRobotSparse(TaskWorld):
     infos = (("sparse_reward", "f8"),)
     begin_row, step_row = staticmethod(begin_sparse_row), staticmethod(step_sparse_row)
     observe_row = staticmethod(observe_row)
-    task_of = staticmethod(on_half_circle)
     env_class = GoalRow
 
     def __init__(
@@ -171,6 +174,10 @@ class PointRobotSparse(TaskWorld):
         self.tables = HalfCircle(self.tasks, float(goal_radius), bool(starts_at_origin))
         self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
         self.action_space = spaces.Box(-LONGEST_STEP, LONGEST_STEP, (2,), np.float32)
+
+    def numbered_task(self, number: int) -> tuple[float, float]:
+        """The task of that number."""
+        return on_half_circle(*fractions(self.task_seed, number, 2))
 
     def is_goal(self, row: Any) -> bool:
         """Whether the row is near its goal."""

@@ -9,14 +9,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from shoal.envs.chance import below, uniform
 from shoal.envs.compiling import rule
-from shoal.envs.meta.task_list import checked, fractions, number_of_tasks
+from shoal.envs.meta.task_list import checked, number_of_tasks
 from shoal.envs.world import World
 from shoal.envs.world_env import RowEnv
 from shoal.vector.errors import ConfigurationError, ResetNeeded
@@ -89,8 +88,6 @@ class TaskWorld(World):
     env_class = TaskRow
     task_dim = 2
     """How many numbers a task is."""
-    task_of: ClassVar[Callable[[float, float], tuple[float, float]]]
-    """The task that belongs to two numbers from 0 to 1."""
 
     def __init__(
         self,
@@ -106,7 +103,7 @@ class TaskWorld(World):
 
     def numbered_task(self, number: int) -> tuple[float, float]:
         """The task of that number."""
-        return self.task_of(*fractions(self.task_seed, number, 2))
+        raise NotImplementedError
 
     def get_all_task_idx(self) -> range:
         """The numbers of all numbered tasks."""
@@ -120,4 +117,4 @@ class TaskWorld(World):
             row.task = NONE_YET
         else:
             number = checked(options["task"], self.n_tasks)
-            row.task, row.task_x, row.task_y = number + 1, *self.tasks[number]
+            row.task, (row.task_x, row.task_y) = number + 1, self.tasks[number]

@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 from shoal.envs.compiling import rule
 from shoal.envs.meta.point_robot import LONGEST_STEP, move
+from shoal.envs.meta.task_list import fractions
 from shoal.envs.meta.task_world import (
     NONE_YET,
     TASK_FIELDS,
@@ -78,7 +79,6 @@ class Wind(TaskWorld):
 
     fields = (*TASK_FIELDS, ("x", "f8"), ("y", "f8"))
     begin_row, step_row, observe_row = staticmethod(begin_row), staticmethod(step_row), staticmethod(observe_row)
-    task_of = staticmethod(wind_of)
     env_class = GoalRow
 
     def __init__(
@@ -92,6 +92,10 @@ class Wind(TaskWorld):
         self.tables = Winds(self.tasks)
         self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
         self.action_space = spaces.Box(-LONGEST_STEP, LONGEST_STEP, (2,), np.float32)
+
+    def numbered_task(self, number: int) -> tuple[float, float]:
+        """The task of that number."""
+        return wind_of(*fractions(self.task_seed, number, 2))
 
     def is_goal(self, row: Any) -> bool:
         """Whether the row is at the goal."""
