@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
 from collections.abc import Iterable
 from types import UnionType
 from typing import Annotated, Any, Literal, TypedDict, Union, get_args, get_origin
@@ -53,7 +54,7 @@ def flags_of(settings: type[Settings]) -> Any:
 def _flag(field: Any) -> Any:
     """A setting as the type of a flag."""
     type_, choices = field.annotation, choices_of(field.annotation)
-    text = " ".join((field.description or "").split()).replace("``", "")
+    text = re.sub(r":\w+:|`", "", " ".join((field.description or "").split()))
     metavar = None
     if choices:
         parts = get_args(type_)
