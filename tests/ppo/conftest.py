@@ -1,26 +1,7 @@
-"""Displays are shown as on a usual terminal, wherever the tests run; and fixtures of the commands."""
+"""What tests of PPO and its commands stand on."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from tests.runs.fixtures import here, no_picture, usual_terminal
 
-import pytest
-
-
-@pytest.fixture(autouse=True)
-def usual_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm-256color")
-    for name in ("CI", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLORTERM"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the learning curve, which is another test's business."""
-    monkeypatch.setattr("shoal.ppo.run.draw_learning_curve", lambda *_: None)
+__all__ = ["here", "no_picture", "usual_terminal"]

@@ -48,7 +48,7 @@ def test_a_curve_that_cannot_be_drawn_is_one_sentence(monkeypatch: pytest.Monkey
     def refuse(*_: object) -> None:
         raise OSError("no room for it")
 
-    monkeypatch.setattr("shoal.ppo.run.draw_learning_curve", refuse)
+    monkeypatch.setattr("shoal.runs.training.loop.draw_learning_curve", refuse)
     said = warned(capsys, *TRAIN, "--env", "CartPole-v1")
     assert said == "warning: there is no picture of the learning curve: no room for it\n"
     with pytest.warns(RuntimeWarning, match="there is no picture of the learning curve: no room for it"):

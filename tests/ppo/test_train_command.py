@@ -183,7 +183,7 @@ def test_a_file_may_refer_to_what_it_has_said_before(capsys: Capture) -> None:
 
 
 def test_the_largest_seed_trains_and_evaluates(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    monkeypatch.setattr("shoal.ppo.run.draw_learning_curve", lambda *_: None)
+    monkeypatch.setattr("shoal.runs.training.loop.draw_learning_curve", lambda *_: None)
     quick = ["--total-steps", "20", "--rollout-steps", "10", "--eval-every", "1", "--eval-episodes", "1"]
     assert main(["train", "--seed", str(2**31 - 1), "--n-envs", "2", *quick, "--display", "none"]) == 0
 
@@ -241,7 +241,7 @@ DECIDED = ["--n-envs", "auto", "--torch-threads", "None"]
 
 
 def test_what_is_so_already_can_be_said_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.ppo.run.draw_learning_curve", lambda *_: None)
+    monkeypatch.setattr("shoal.runs.training.loop.draw_learning_curve", lambda *_: None)
     where = ["--backend", "serial", "--rollout-steps", "10", "--display", "none"]
     begin = [*where, "--n-envs", "4", "--torch-threads", "1", "--total-steps", "40", "--checkpoint-dir", "run"]
     assert main(["train", *SAME, *begin]) == 0

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shoal.cyber import removing, restoring, sleeping
-from shoal.ppo.needs import missing_for_training
+from shoal.runs.training.needs import missing_for_training
 from shoal.vector.making import make
 
 ENV, RED, LENGTH = "shoal/Cage2-v0", "B_line", 30
@@ -32,7 +32,6 @@ def defend(console: Console, steps: int, seed: int, root: Path) -> None:
     from shoal.ppo.config import PPOConfig
     from shoal.ppo.presets import preset_of
     from shoal.ppo.run import train
-    from shoal.ppo.saving import load_network
     from shoal.ppo.trainer import PPOTrainer
     from shoal.runs import Checkpoints
 
@@ -48,7 +47,7 @@ def defend(console: Console, steps: int, seed: int, root: Path) -> None:
     folder = max(set(root.glob("*")) - before)  # another one may have begun meanwhile
     tensors, state, _ = Checkpoints(folder).load("last")
     with PPOTrainer(config.replaced(n_envs=1, backend="serial")) as trainer:
-        load_network(trainer, tensors, state)
+        trainer.load_policy(tensors, state)
         result = trainer.evaluate(NUM_EVALUATED)
     table = Table("defence", f"return over {LENGTH} steps", "", box=None, pad_edge=False)
     table.columns[1].justify = "right"

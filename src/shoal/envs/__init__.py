@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import gymnasium
+
+from shoal.envs.meta.registered import META_WORLDS
 
 WORLDS: dict[str, dict[str, object]] = {
     "shoal/Cage2-v0": {"entry_point": "shoal.envs.cage2:Cage2Env"},
@@ -28,11 +32,12 @@ WORLDS: dict[str, dict[str, object]] = {
     },
     "shoal/Sokoban-v0": {"entry_point": "shoal.envs.sokoban:SokobanEnv"},
     "shoal/SokobanGrid-v0": {"entry_point": "shoal.envs.sokoban:SokobanGridEnv"},
+    **{f"shoal/{name}": registration for name, registration in META_WORLDS.items()},
 }
 
 
-def register_worlds() -> None:
-    """Let Gymnasium know them. Nothing is imported until one is made."""
-    for env_id, registration in WORLDS.items():
+def register_worlds(worlds: Mapping[str, Mapping[str, object]] = WORLDS) -> None:
+    """Let Gymnasium know them, where it knows nothing of that name. Nothing is imported until one is made."""
+    for env_id, registration in worlds.items():
         if env_id not in gymnasium.registry:
             gymnasium.register(env_id, **registration)  # type: ignore[arg-type]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from shoal.envs.world_env import RowEnv
 
 UNLIMITED = 2**62
+NUM_START_WORDS = 3
 _CLOCK = (("episode", "i8"), ("origin", "i8"), ("steps", "i8"), ("is_due", "?"))
 """The episode's number, how many numbers had been drawn before it, its steps, and whether the next step begins another."""
 
@@ -97,6 +98,11 @@ class World:
     """What a row remembers, as fields of a NumPy record."""
     infos: ClassVar[Sequence[tuple[Any, ...]]] = ()
     """What a step says beside its results, one number for each."""
+    start_fields: ClassVar[Sequence[str]] = ()
+    """What an episode begins with beside its random numbers, such as a task: up to three fields of 8 bytes, which rules do not
+    change once they are there."""
+    env_class: ClassVar[Any] = None
+    """What one row is as an environment, if that is more than a :class:`RowEnv`."""
     begin_row: ClassVar[Callable[..., None]]
     step_row: ClassVar[Callable[..., tuple[float, bool]]]
     observe_row: ClassVar[Callable[..., None]]
@@ -122,6 +128,9 @@ class World:
     def row_type(cls) -> np.dtype[Any]:
         """A row as it lies in memory."""
         return np.dtype([*STREAM, *_CLOCK, *cls.fields], align=True)
+
+    def take_options(self, row: Any, options: dict[str, Any]) -> None:
+        """What ``reset(options=...)`` of one row asks for, before the episode begins. By default nothing is known."""
 
     def render(self, row: Any) -> Any:
         """A picture of one row, or a text, as ``render_mode`` says."""
@@ -227,7 +236,20 @@ class Rows:
         """One row, as an environment."""
         from shoal.envs.world_env import RowEnv
 
-        return RowEnv(self, place)
+        env: RowEnv = (self.world.env_class or RowEnv)(self, place)
+        return env
+
+    def start_words(self, places: Any) -> Array:
+        """The start fields of these rows, and zeros after them: three words each."""
+        words = np.zeros((len(places), NUM_START_WORDS), np.uint64)
+        for number, name in enumerate(self.world.start_fields):
+            words[:, number] = self.state.view(np.ndarray)[name][places].view(np.uint64)
+        return words
+
+    def set_start_words(self, place: int, words: Sequence[int]) -> None:
+        """Give a row the start fields that these words say."""
+        for name, word in zip(self.world.start_fields, words, strict=False):
+            self.state.view(np.ndarray)[name][place : place + 1].view(np.uint64)[0] = word
 
     def columns(self, places: Any) -> dict[str, Array]:
         """What the last step of these rows said beside its results, name by name."""

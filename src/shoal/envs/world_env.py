@@ -50,6 +50,8 @@ class RowEnv(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
         if seed is not None:
             self._rows.seed(self._place, seed)
+        if options:
+            self.world.take_options(self.row, options)
         self._rows.begin(self._index)
         return self._rows.observation_of(self._place), self._rows.info_of(self._place)
 
@@ -102,13 +104,15 @@ class RowEnv(gymnasium.Env[Any, Any]):
 
     @property
     def random_words(self) -> tuple[int, ...]:
-        """Where the row's random numbers are, as five words of 64 bits."""
-        return int(self.row.key) % 2**64, int(self.row.drawn), 0, 0, 0
+        """Where the row's random numbers are, and what else it begins an episode with, as five words of 64 bits."""
+        more: list[int] = self._rows.start_words(self._index)[0].tolist()
+        return int(self.row.key) % 2**64, int(self.row.drawn), *more
 
     @random_words.setter
     def random_words(self, words: tuple[int, ...]) -> None:
         self._rows.state.key[self._place] = np.uint64(words[0]).astype(np.int64)
         self._rows.state.drawn[self._place] = words[1]
+        self._rows.set_start_words(self._place, words[2:])
 
     def __getattr__(self, name: str) -> Any:
         # What is not the row's is the world's: env.desc, for example.

@@ -1,25 +1,16 @@
-"""What can be chosen about a training run. It is checked when it is made, never changed, and saved with the run."""
+"""What can be chosen about training with PPO."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from shoal.vector.errors import ConfigurationError
-from shoal.vector.nearest import did_you_mean
-
-SEEDS = 2**31
-"""Seeds are below this. Those of environments and evaluations follow from it, and must fit into 32 bits too."""
-OTHER_NAMES = {"gpu": "cuda"}
-"""What people say for a value whose name is nothing like it."""
+from shoal.runs.settings import SEEDS, Settings
 
 
-class PPOConfig(BaseModel):
+class PPOConfig(Settings):
     """Settings of PPO and of the run around it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     env: str = "CartPole-v1"
     """The environment: an id registered with Gymnasium, or ``module:Class``."""
@@ -100,15 +91,6 @@ class PPOConfig(BaseModel):
     keep_checkpoints: int = Field(default=3, ge=1)
     """How many of the last ones are kept, beside the best."""
 
-    @field_validator("*", mode="before")
-    @classmethod
-    def _is_of_its_kind(cls, value: Any, info: ValidationInfo) -> Any:
-        """For pydantic, ``true`` is the number 1; and for YAML, 1e6 is a word."""
-        parts = _parts_of(cls.model_fields[info.field_name or ""].annotation)
-        if isinstance(value, list | tuple):
-            return [_number(one, parts) for one in value]
-        return _number(value, parts)
-
     @model_validator(mode="after")
     def _fits_together(self) -> PPOConfig:
         if isinstance(self.n_envs, int) and self.n_envs < 1:
@@ -118,75 +100,3 @@ class PPOConfig(BaseModel):
         if any(size < 1 for size in self.hidden_sizes):
             raise ValueError(f"hidden_sizes must be at least 1 each, got {self.hidden_sizes}")
         return self
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> PPOConfig:
-        """A config of these values; what is wrong with them is said field by field, with the nearest name."""
-        unknown = [name for name in values if name not in cls.model_fields]
-        if unknown:
-            hint = (
-                did_you_mean(str(unknown[0]), cls.model_fields) or f" There are {', '.join(sorted(cls.model_fields))}."
-            )
-            raise ConfigurationError(f"there is no setting {unknown[0]!r}.{hint}")
-        try:
-            return cls(**values)
-        except ValidationError as error:
-            hints = "".join(map(_hint, error.errors()))
-            raise ConfigurationError(
-                "; ".join(map(_sentence, error.errors())) + (f".{hints}" if hints else "")
-            ) from None
-
-    def replaced(self, **values: Any) -> PPOConfig:
-        """The same with other values, checked again."""
-        return type(self).of({**self.model_dump(), **values})
-
-
-def whole_number(text: str) -> int:
-    """Also of 1e6, as people write a million. Raises ``ValueError`` if it is none."""
-    try:
-        return int(text)
-    except ValueError:
-        number = float(text)
-        if not number.is_integer():
-            raise ValueError(f"not a whole number: {text}") from None
-        return int(number)
-
-
-def choices_of(annotation: Any) -> tuple[str, ...]:
-    """The words that a setting of this type may be; none for one that may be any."""
-    if get_origin(annotation) is Literal:
-        return get_args(annotation)
-    return tuple(choice for part in get_args(annotation) for choice in choices_of(part))
-
-
-def _parts_of(annotation: Any) -> tuple[Any, ...]:
-    """The types that a value may be of."""
-    return (annotation, *(part for one in get_args(annotation) for part in _parts_of(one)))
-
-
-def _number(value: Any, parts: tuple[Any, ...]) -> Any:
-    if isinstance(value, bool) and bool not in parts and (int in parts or float in parts):
-        raise ValueError("input should be a number, and not true or false")
-    if isinstance(value, str) and int in parts:
-        try:
-            return whole_number(value)
-        except ValueError:
-            return value  # and pydantic says what it should be
-    return value
-
-
-def _hint(problem: Any) -> str:
-    """The nearest word, if it should have been one of a few."""
-    said = problem["input"]
-    if problem["type"] != "literal_error" or not isinstance(said, str):
-        return ""
-    choices = choices_of(PPOConfig.model_fields[problem["loc"][0]].annotation)
-    return did_you_mean(OTHER_NAMES.get(said.lower(), said), choices)
-
-
-def _sentence(problem: Any) -> str:
-    message = str(problem["msg"]).removeprefix("Value error, ")
-    place = ".".join(str(part) for part in problem["loc"] if part not in ("int", "literal['auto']"))
-    if not place:
-        return message
-    return f"{place}: {message[0].lower()}{message[1:]} (got {problem['input']!r})"

@@ -40,6 +40,10 @@ class Evaluation:
             return math.inf
         return float(_t_quantile(len(self.returns) - 1) * np.std(self.returns, ddof=1) / math.sqrt(len(self.returns)))
 
+    def metrics(self) -> dict[str, float]:
+        """For the metrics file."""
+        return {"charts/eval_return": self.mean}
+
     def __str__(self) -> str:
         if not self.returns:
             return "no episode was completed"

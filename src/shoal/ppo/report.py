@@ -1,74 +1,51 @@
-"""What a training run says of itself, after every update: for the display, the metrics file and whoever calls ``train``."""
+"""What PPO says of itself, after every update."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shoal.runs.report import UNKNOWN, Goal, Row
+from shoal.runs.report import Report as AnyReport
 
 
-@dataclass(frozen=True)
-class Goal:
-    """What is trained, and until when."""
-
-    env: str
-    """The environment's name."""
-    n_envs: int
-    backend: str
-    start_method: str | None
-    """How worker processes were started, if there are any."""
-    device: str
-    total_episodes: int | None
-    """Training ends when so many episodes are complete, over all environments."""
-    total_steps: int | None
-    """Or after so many steps of single environments."""
-    folder: str | None
-    """Where the run leaves everything, if anywhere."""
-
-
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, kw_only=True)
+class Report(AnyReport):
     """How far training is, after an update."""
 
-    updates: int
-    steps: int
-    """Of single environments, since training began (also before it was resumed)."""
-    episodes: int
-    """Complete ones, over all environments."""
     n_envs: int
     n_completed_episodes: int
     """Those that were completed in this rollout."""
     last_return: float | None
     """Of the episode that was completed last; ``None`` if there is none."""
     last_length: int | None
-    mean_return: float | None
-    """Of the last 100 episodes, or of as many as there are."""
     mean_length: float | None
-    steps_per_second: float
-    """Of this rollout and update."""
-    seconds: float
-    """Since training began or was resumed."""
-    seconds_left: float | None
-    """An estimate, once there is something to estimate from."""
-    losses: Mapping[str, float] = field(default_factory=dict)
-    """``policy_loss``, ``value_loss``, ``entropy``, ``approx_kl``, ``clipfrac``, ``explained_variance``."""
-    shares: Mapping[str, float] = field(default_factory=dict)
-    """Of the time: ``environments``, ``policy``, ``update``; the rest is ``other``."""
-    learning_rate: float = 0.0
-    restarts: int = 0
-    """Workers that were replaced so far."""
+
+    def rows(self) -> Sequence[Row]:
+        """What else the panel shows."""
+        length = UNKNOWN if self.last_length is None else f"{self.last_length:,}"
+        return (
+            Row("Last return", (self.last_return,), f"length {length}"),
+            Row("Episodes", (self.episodes,), f"{self._completed}   n_envs: {self.n_envs}"),
+        )
+
+    def lines(self) -> Sequence[str]:
+        """What else is said in a log."""
+        length = UNKNOWN if self.last_length is None else str(self.last_length)
+        last, mean = (f"{UNKNOWN if one is None else f'{one:.2f}':>8}" for one in (self.last_return, self.mean_return))
+        return (
+            f"Reward: {last}  |  Length: {length:>4}  |  Mean(100): {mean}",
+            f"{self._completed}  |  n_envs: {self.n_envs}",
+        )
 
     def metrics(self) -> dict[str, float]:
         """The same under the names that the field knows; what is not known yet is left out."""
-        values: dict[str, float | None] = {
-            "global_step": self.steps,
-            "charts/episodic_return": self.mean_return,
-            "charts/episodic_length": self.mean_length,
-            "charts/episodes": self.episodes,
-            "charts/SPS": self.steps_per_second,
-            "charts/learning_rate": self.learning_rate,
-            "charts/updates": self.updates,
-            "charts/restarts": self.restarts,
-            **{f"losses/{name}": value for name, value in self.losses.items()},
-            **{f"time/{name}": value for name, value in self.shares.items()},
-        }
-        return {name: float(value) for name, value in values.items() if value is not None}
+        length = {} if self.mean_length is None else {"charts/episodic_length": float(self.mean_length)}
+        return {**super().metrics(), **length}
+
+    @property
+    def _completed(self) -> str:
+        return f"n_completed_episodes: {self.n_completed_episodes}"
+
+
+__all__ = ["Goal", "Report"]

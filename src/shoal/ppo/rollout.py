@@ -26,10 +26,9 @@ from shoal.ppo.heads import Head
 from shoal.ppo.masking import masks_of
 from shoal.ppo.normalising import ObservationScale
 from shoal.ppo.observing import Encoder
+from shoal.runs.report import FULL_MEAN
 from shoal.vector.layout import Array
 from shoal.vector.parallel_env import ParallelEnv
-
-REMEMBERED_EPISODES = 100
 
 
 class Episode(NamedTuple):
@@ -87,7 +86,7 @@ class Collector:
     def __init__(self, envs: ParallelEnv, encoder: Encoder, head: Head, random: np.random.Generator) -> None:
         self.envs, self._encoder, self._head, self.random = envs, encoder, head, random
         self.returns, self.lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)
-        self.latest: deque[Episode] = deque(maxlen=REMEMBERED_EPISODES)
+        self.latest: deque[Episode] = deque(maxlen=FULL_MEAN)
         self.masks: Array | None = None
         self._together, self._in_halves = together(envs), in_halves(envs)
 

@@ -7,14 +7,16 @@ episodes, and says so.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from shoal.ppo.acting import TorchPolicy, policy_of
 from shoal.ppo.rollout import Episode
-from shoal.ppo.trainer import PPOTrainer
 from shoal.vector.errors import ConfigurationError, ShoalError
+
+if TYPE_CHECKING:
+    from shoal.ppo.trainer import PPOTrainer
 
 VERSION = 1
 

@@ -38,8 +38,10 @@ from shoal.ppo.normalising import ObservationScale, RewardScale
 from shoal.ppo.observing import Encoder
 from shoal.ppo.report import Goal, Report
 from shoal.ppo.rollout import Collector, Episode, Rollout
+from shoal.ppo.saving import load, load_network, state_of, tensors_of
 from shoal.ppo.updating import Updater
 from shoal.ppo.video import env_with_pictures, filming
+from shoal.runs.training.trainee import Often, Saved
 from shoal.vector.batched import rows_maker
 from shoal.vector.caller import warn_caller
 from shoal.vector.cpus import usable_cpus
@@ -144,6 +146,8 @@ class PPOTrainer:
         self._begin()
         wanted = None if self.config.num_episodes is None else self.config.num_episodes - self.episodes
         return self._learn(self._collect(self.config.rollout_steps, wanted), begin)
+
+    train_once = train_episode_vectorized
 
     @property
     def is_done(self) -> bool:
@@ -267,6 +271,38 @@ class PPOTrainer:
             total_steps=self.config.total_steps,
             folder=None,
         )
+
+    # -- a run of it (see shoal.runs.training.trainee) -------------------------------------------------------------------
+
+    @property
+    def often(self) -> Often:
+        """How often to evaluate and to save."""
+        return Often(self.config.eval_every, self.config.checkpoint_every, self.config.keep_checkpoints)
+
+    @property
+    def flag_for_more(self) -> str:
+        """How the command is told to train twice as long."""
+        config = self.config
+        if config.num_episodes is not None and self.episodes >= config.num_episodes:
+            return f"--num-episodes {2 * config.num_episodes}"
+        return f"--total-steps {2 * (config.total_steps or 0)}"
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether all weights are numbers."""
+        return all(bool(torch.isfinite(weight).all()) for weight in self.network.parameters())
+
+    def save(self, lost: str | None = None) -> Saved:
+        """What to save. ``lost`` says why environments are not where they should be, if they are not."""
+        return Saved(tensors_of(self), state_of(self, lost), {})
+
+    def load(self, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> str | None:
+        """Go on from there. Returns a sentence if environments could not be brought back."""
+        return load(self, tensors, state)
+
+    def load_policy(self, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
+        """Only what is needed for an evaluation."""
+        load_network(self, tensors, state)
 
     # -- afterwards ------------------------------------------------------------------------------------------------------
 

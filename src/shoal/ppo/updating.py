@@ -14,7 +14,7 @@ from shoal.ppo.network import Network
 from shoal.ppo.normalising import ObservationScale, RewardScale
 from shoal.ppo.rollout import Rollout
 from shoal.ppo.torch_learner import TorchLearner
-from shoal.vector.errors import StateError
+from shoal.runs.errors import Diverged
 from shoal.vector.layout import Array
 
 
@@ -84,10 +84,6 @@ class Updater:
     def close(self) -> None:
         """End what was begun."""
         self.learner.close()
-
-
-class Diverged(StateError):
-    """The weights are no numbers any more: they are not worth saving."""
 
 
 def _why_diverged(rollout: Rollout, env: str, steps_before: int) -> str:

@@ -1,8 +1,9 @@
-"""One checkpoint: a folder with two files, which prove that they belong together and are what was saved.
+"""One checkpoint: a folder with files that prove that they belong together and are what was saved.
 
     step_000012345/
       tensors.safetensors     all tensors
       state.json              everything else; the checksum of the tensors; and, first, a checksum of all this
+      memory.npz              in the last one alone: what is too large for every one (memory_file.py)
 
 Reading one never runs anything: neither format can hold code.
 """
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from shoal.runs import state_json, tensor_bytes
 from shoal.runs.durable import reason_of, sync_folder, write_new
 from shoal.runs.errors import CheckpointDamaged
+from shoal.runs.memory_file import read_memory, write_memory
 
 if TYPE_CHECKING:
     import torch
@@ -46,19 +48,25 @@ class Heading(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What the two files hold."""
+    """What the files hold."""
 
     tensors: bytes
     state: bytes
+    memory: Mapping[str, torch.Tensor]
 
     @property
     def size(self) -> int:
         """In bytes."""
-        return len(self.tensors) + len(self.state)
+        return len(self.tensors) + len(self.state) + sum(one.nbytes for one in self.memory.values())
 
 
-def contents_of(heading: Heading, tensors: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> Contents:
-    """Put a checkpoint into bytes, before anything is written."""
+def contents_of(
+    heading: Heading,
+    tensors: Mapping[str, torch.Tensor],
+    state: Mapping[str, Any],
+    memory: Mapping[str, torch.Tensor],
+) -> Contents:
+    """Put a checkpoint into bytes, all but its memory, before anything is written."""
     data = tensor_bytes.as_bytes(tensors)
     document = {
         "format": FORMAT,
@@ -69,12 +77,14 @@ def contents_of(heading: Heading, tensors: Mapping[str, torch.Tensor], state: Ma
         "state": state_json.encode(state),
     }
     text = json.dumps({"sha256": _digest_of_document(document), **document}, allow_nan=False)
-    return Contents(data, text.encode())
+    return Contents(data, text.encode(), memory)
 
 
 def write_contents(path: Path, contents: Contents) -> None:
-    """Make the folder with both files, on the disk when this returns."""
+    """Make the folder with the files, on the disk when this returns."""
     os.mkdir(path)
+    if contents.memory:
+        write_memory(path, contents.memory)
     write_new(path / TENSORS, contents.tensors)
     write_new(path / STATE, contents.state)
     sync_folder(path)
@@ -95,7 +105,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
             f"the checkpoint {path} is damaged: {TENSORS} ({len(data):,} bytes) is not the file that was saved"
         )
     try:
-        return Checkpoint(tensor_bytes.from_bytes(data), state_json.decode(document["state"]), document["step"])
+        tensors = {**tensor_bytes.from_bytes(data), **read_memory(path)}
+        return Checkpoint(tensors, state_json.decode(document["state"]), document["step"])
     except (tensor_bytes.NotTensors, state_json.NotEncoded) as error:
         raise CheckpointDamaged(f"the checkpoint {path} is damaged: {error}") from error
 

@@ -2,7 +2,7 @@
 
 How one is saved:
 
-    1. write ``.saving-step_000012345``        both files, forced to the disk
+    1. write ``.saving-step_000012345``        its files, forced to the disk
     2. rename it to ``step_000012345``         from here on it is the last one
     3. for each that is not kept any more: rename it to ``.removing-…``, then delete that
 
@@ -21,6 +21,7 @@ import shutil
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from shoal.runs import tensor_bytes
@@ -29,6 +30,7 @@ from shoal.runs.checkpoint_list import CheckpointList, Listing
 from shoal.runs.durable import reason_of, sync_folder
 from shoal.runs.errors import CheckpointDamaged, CheckpointNotSaved
 from shoal.runs.folder import CHECKPOINTS
+from shoal.runs.memory_file import MEMORY
 from shoal.vector.errors import ConfigurationError, StateError
 
 if TYPE_CHECKING:
@@ -78,9 +80,17 @@ class Checkpoints:
     # -- saving --------------------------------------------------------------------------------------------------
 
     def save(
-        self, step: int, tensors: Mapping[str, torch.Tensor], state: Mapping[str, Any], score: float | None = None
+        self,
+        step: int,
+        tensors: Mapping[str, torch.Tensor],
+        state: Mapping[str, Any],
+        score: float | None = None,
+        memory: Mapping[str, torch.Tensor] = MappingProxyType({}),
     ) -> Path:
         """Save a checkpoint; returns its folder. When it returns, the checkpoint survives a crash of the machine.
+
+        ``memory`` holds tensors that are too large to be kept more than once: those of former checkpoints are removed. Loaded,
+        they are among the other tensors.
 
         Raises:
             CheckpointNotSaved: the disk is full, or refuses for another reason. Former checkpoints are intact.
@@ -89,7 +99,7 @@ class Checkpoints:
         listing, size = Listing([], []), 0
         try:
             listing = self._list.look()
-            contents = contents_of(Heading(listing.next_number(), step, score), tensors, state)
+            contents = contents_of(Heading(listing.next_number(), step, score), tensors, state, memory)
             size = contents.size
             os.makedirs(self.path, exist_ok=True)
             self._clear_away_leftovers()
@@ -133,6 +143,8 @@ class Checkpoints:
                 doomed = one.path.with_name(f"{REMOVING}{one.path.name}")
                 os.rename(one.path, doomed)
                 shutil.rmtree(doomed)
+            elif one.path != listing.saved[-1].path:
+                (one.path / MEMORY).unlink(missing_ok=True)
 
     def _not_saved(self, step: int, size: int, listing: Listing, error: OSError) -> CheckpointNotSaved:
         if error.errno in FULL:

@@ -1,11 +1,12 @@
-"""What can go wrong with the things that a run leaves behind. All of it belongs to the one tree of Shoal's errors.
+"""What can go wrong with a run and with what it leaves behind. All of it belongs to the one tree of Shoal's errors.
 
     ShoalError
     ├── CheckpointNotSaved                   the disk refused; every former checkpoint is as it was
     └── StateError
-        └── CheckpointDamaged                its files are not what was saved
+        ├── CheckpointDamaged                its files are not what was saved
+        └── Diverged                         nothing more can be learned from here
 
-Neither needs to end a training: the first can be caught, and of the second there is usually an earlier checkpoint.
+None of them needs to be the end: the first can be caught, and of the others there is usually an earlier checkpoint.
 """
 
 from __future__ import annotations
@@ -19,3 +20,7 @@ class CheckpointNotSaved(ShoalError):
 
 class CheckpointDamaged(StateError):
     """The files of a checkpoint are not those that were saved: one is missing, cut off or changed."""
+
+
+class Diverged(StateError):
+    """The weights are no numbers any more: they are not worth saving."""

@@ -55,7 +55,7 @@ class RunFolder:
         """
         seed_name = "no-seed" if seed is None else str(int(seed))
         name = "__".join([_as_file_name(env), _as_file_name(algorithm), seed_name, time.strftime("%Y%m%d-%H%M%S")])
-        contents = _contents(config)
+        contents = _contents(config, algorithm)
         try:
             os.makedirs(root, exist_ok=True)
             path = _make_first_free(Path(root), name)
@@ -69,9 +69,11 @@ class RunFolder:
         return cls(path, is_new=True)
 
     @classmethod
-    def create_at(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> RunFolder:
+    def create_at(
+        cls, path: str | os.PathLike[str], config: Mapping[str, Any], algorithm: str | None = None
+    ) -> RunFolder:
         """Make one at a path of the user's choice, which may be there already but must not hold a run."""
-        contents = _contents(config)
+        contents = _contents(config, algorithm)
         is_new = not os.path.lexists(path)
         try:
             os.makedirs(path, exist_ok=True)
@@ -152,6 +154,15 @@ class RunFolder:
             raise StateError(f"{self.path / VERSIONS} cannot be read: {error}") from error
         return versions
 
+    def made_with(self, name: str) -> str | None:
+        """Which version of a package, or, under ``algorithm``, in which way; ``None`` if that is not known."""
+        try:
+            versions: Any = self.read_versions()
+        except StateError:
+            return None
+        version = versions.get(name) if isinstance(versions, dict) else None
+        return version if isinstance(version, str) else None
+
     def __fspath__(self) -> str:
         return str(self.path)
 
@@ -182,10 +193,11 @@ class Contents(NamedTuple):
     versions: bytes
 
 
-def _contents(config: Mapping[str, Any]) -> Contents:
+def _contents(config: Mapping[str, Any], algorithm: str | None = None) -> Contents:
     """Put into words before anything is made, so that what cannot be written is refused in time."""
     settings = yaml.safe_dump(as_plain(config), sort_keys=False, allow_unicode=True, default_flow_style=False)
-    return Contents(settings.encode(), f"{json.dumps(current_versions(), indent=2)}\n".encode())
+    versions = {**({} if algorithm is None else {"algorithm": algorithm}), **current_versions()}
+    return Contents(settings.encode(), f"{json.dumps(versions, indent=2)}\n".encode())
 
 
 def _fill(path: Path, contents: Contents) -> None:

@@ -140,6 +140,7 @@ class BatchSlice(LoopSlice):
         words[:, 0], words[:, 1] = self.sequence, episodes
         words[:, 2] = [0 if seed is None or not 0 <= seed < WORD else seed + 1 for seed in seeds]
         words[:, 3], words[:, 4], words[:, 5] = kind, keys.view(np.uint64), drawn.view(np.uint64)
+        words[:, 6:] = self._batch.start_words(places)
         self._its_origins[places] = words
 
     def _begin_together(

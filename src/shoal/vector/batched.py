@@ -51,6 +51,9 @@ class Rows(Protocol):
     def columns(self, places: Any) -> dict[str, Array]:
         """The infos of these, name by name."""
 
+    def start_words(self, places: Any) -> Array:
+        """What these begin an episode with beside their random numbers, as three words of 64 bits each."""
+
     def ending(self, place: int) -> dict[str, Any]:
         """``final_obs`` and ``final_info`` of an episode that has ended and been followed by another in the same step."""
 

@@ -1,0 +1,59 @@
+"""What is decided about a rollout before it begins: its task, its seed and all its random numbers.
+
+They follow from the run's seed and the number of the rollout. So they are the same whichever environment plays it, next to
+whichever others, and however often its worker dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shoal.meta.actions import Choices, Numbers
+from shoal.vector.layout import Array
+
+
+class Purpose(IntEnum):
+    """What random numbers are for. Each purpose has its own."""
+
+    ROLLOUTS = 0
+    EVALUATION = 1
+    BATCHES = 2
+
+
+class Plan(NamedTuple):
+    """A rollout to be."""
+
+    number: int
+    task: Any
+    seed: int
+    """Of the environment."""
+    noise: Array
+    """For the actions of an agent, a row for each step."""
+    actions: Array | None
+    """Random ones, instead of an agent's."""
+
+
+def generator(seed: int, purpose: Purpose, number: int = 0) -> np.random.Generator:
+    """Random numbers for this alone."""
+    return np.random.default_rng([seed, purpose, number])
+
+
+def plan_of(
+    number: int, tasks: Sequence[Any], most_steps: int, actions: Choices | Numbers, seed: int, *, random_actions: bool
+) -> Plan:
+    """A rollout of training. Its task is any of these; if there are none, the environment makes one up."""
+    random = generator(seed, Purpose.ROLLOUTS, number)
+    env_seed = int(random.integers(2**31))
+    task = tasks[int(random.integers(len(tasks)))] if len(tasks) else None
+    noise = actions.noise(random, most_steps)
+    return Plan(number, task, env_seed, noise, actions.random(random, most_steps) if random_actions else None)
+
+
+def plan_of_evaluation(number: int, task: Any, most_steps: int, actions: Choices | Numbers, seed: int) -> Plan:
+    """A rollout of an evaluation: the same each time."""
+    random = generator(seed, Purpose.EVALUATION, number)
+    return Plan(number, task, int(random.integers(2**31)), actions.noise(random, most_steps), None)

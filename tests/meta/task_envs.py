@@ -1,0 +1,74 @@
+"""Small environments with tasks, whose episodes are as long as their task and their luck have it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from shoal.vector.layout import Array
+
+
+class Drift(gymnasium.Env[Any, Any]):
+    """Numbers that drift; an episode ends early when the first has drifted too far. The task says how fast."""
+
+    takes_task_option = True
+    _max_episode_steps = 9
+
+    def __init__(self, is_discrete: bool = False, num_tasks: int = 5) -> None:
+        self.observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+        self.action_space = spaces.Discrete(3) if is_discrete else spaces.Box(-1.0, 1.0, (2,), np.float32)
+        self.n_tasks = num_tasks
+        self._state = np.zeros(3)
+        self._steps = 0
+        self._task = 0
+
+    def get_all_task_idx(self) -> range:
+        return range(self.n_tasks)
+
+    def get_current_task(self) -> Array:
+        return np.array([self._task], np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        if options and options.get("task") is not None:
+            self._task = options["task"]
+        self._state, self._steps = self.np_random.normal(size=3), 0
+        return self._state.astype(np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        push = float(np.sum(action))
+        self._state = self._state + 0.2 * (self._task + 1) * self.np_random.normal(size=3) + 0.1 * push
+        self._steps += 1
+        is_lost = bool(abs(self._state[0]) > 1.5)
+        seen = self._state.astype(np.float32)
+        return seen, float(self._state.sum() - push), is_lost, self._steps == self._max_episode_steps, {}
+
+
+class Remembered(gymnasium.Env[Any, Any]):
+    """Two doors, one of them right, as the task has it. Who tries one knows, but sees nothing: it must be remembered."""
+
+    takes_task_option = True
+    _max_episode_steps = 4
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+        self.action_space = spaces.Discrete(2)
+        self.n_tasks = 2
+        self._steps = self._task = 0
+
+    def get_all_task_idx(self) -> range:
+        return range(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        if options and options.get("task") is not None:
+            self._task = options["task"]
+        self._steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._steps += 1
+        return np.zeros(1, np.float32), float(action == self._task), False, self._steps == self._max_episode_steps, {}
