@@ -69,6 +69,20 @@ def test_what_is_no_action_leaves_a_world_as_it_is(env_id: str) -> None:
 @settings(max_examples=12)
 @given(st.sampled_from([1, 2, 3]), st.integers(1, 8), st.sampled_from(["threads", "pipes", "shm"]), st.booleans())
 def test_a_list_of_worlds_is_the_same_everywhere(seed: int, num_workers: int, backend: str, is_killed: bool) -> None:
+    check_sameness(seed, num_workers, backend, is_killed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("is_killed", [False, True], ids=["undisturbed", "killed"])
+@pytest.mark.parametrize("num_workers", range(1, 9))
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_list_of_worlds_is_the_same_with_any_number_of_workers(
+    process_backend: str, seed: int, num_workers: int, is_killed: bool
+) -> None:
+    check_sameness(seed, num_workers, process_backend, is_killed)
+
+
+def check_sameness(seed: int, num_workers: int, backend: str, is_killed: bool) -> None:
     ids = any_ids(8)
     with EnvList(ids, backend="serial") as envs:
         expected = play(envs, ids, 25, seed, {"seed": seed})
