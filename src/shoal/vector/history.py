@@ -139,7 +139,7 @@ class History:
         assert one is not None
         self.under_way = None
         if one.failed or one.done:
-            one.results, one.nbytes = joined(results), self.step_nbytes
+            one.answered, one.results, one.nbytes = EVERYBODY, joined(results), self.step_nbytes
             self.append(one)
             return
         if self._halves_under_way:

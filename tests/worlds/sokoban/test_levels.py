@@ -127,13 +127,13 @@ def test_a_level_that_cannot_be_found_is_an_error_that_says_what_to_do() -> None
 
 def test_a_level_is_made_once_for_all_who_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    new = Levels._new
+    new = Levels._make
 
     def note(self: Levels, task_seed: int) -> Any:
         made.append(task_seed)
         return new(self, task_seed)
 
-    monkeypatch.setattr(Levels, "_new", note)
+    monkeypatch.setattr(Levels, "_make", note)
     envs = [SokobanEnv(SMALL, search_depth=16) for _ in range(4)]
     texts = [env.reset(seed=7)[0] for env in envs]
     assert len(set(texts)) == 1
@@ -155,7 +155,7 @@ def test_levels_made_ahead_are_those_made_when_they_are_needed() -> None:
     ahead, then = Levels(room), Levels(room)
     ahead.prepare(range(30))
     wait_for_threads()
-    assert len(ahead._kept) == 30
+    assert ahead.of.cache_info().currsize == 30
     for seed in range(30):
         assert ahead.of(seed) == then.of(seed)
 
@@ -168,13 +168,13 @@ def test_slow_levels_are_made_before_an_unseeded_reset_asks_for_them(monkeypatch
     env = SokobanEnv(SMALL, search_depth=17)
     found = []
     waited_for: list[str] = []
-    new = Levels._new
+    new = Levels._make
 
     def note(self: Levels, task_seed: int) -> Any:
         waited_for.append(threading.current_thread().name)
         return new(self, task_seed)
 
-    monkeypatch.setattr(Levels, "_new", note)
+    monkeypatch.setattr(Levels, "_make", note)
     found.append(env.reset(seed=5)[0])
     for _ in range(10):
         wait_for_threads()
@@ -206,8 +206,19 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     first = few.of(0)
     for seed in range(25):
         few.of(seed)
-    assert list(few._kept) == list(range(15, 25))
+    assert few.of.cache_info().currsize == 10
     assert few.of(0) == first
+
+
+def test_where_no_thread_can_be_started_levels_are_made_when_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    env = SokobanEnv(SMALL)
+    expected = env.reset(seed=1)[0]
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    env.prepare([1, 2, 3])
+    assert env.reset(seed=1)[0] == expected
 
 
 def test_a_process_ends_while_levels_are_being_made() -> None:

@@ -66,11 +66,11 @@ def test_a_search_that_takes_too_long_is_given_up() -> None:
     ("board", "message"),
     [
         ("#####\n#P?O#\n#####", "this one has unknown symbols '?'"),
-        ("#####\n#PXO\n#####", "this one has lines of different lengths"),
+        ("#####\n#PXO\n#####", "this one has lines of lengths [5, 4, 5]"),
         ("#####\n#_XO#\n#####", "walls around it and one player; this one has 0 players"),
         ("#####\n#PXP#\n#####", "this one has 2 players"),
         ("_____\n#PXO#\n#####", "a board has walls around it"),
-        ("", "this one has no lines"),
+        ("", "this one has lines of lengths []"),
         ("\n".join(["#" * 20] * 20), "at most 256 cells"),
     ],
 )

@@ -69,13 +69,7 @@ def board_of(board: Array | str) -> Array:
         lines = [line.strip() for line in board.strip().splitlines()]
         unknown = sorted(set("".join(lines)) - set(SYMBOLS))
         if unknown or len({len(line) for line in lines}) != 1:
-            wrong = (
-                f"unknown symbols {''.join(unknown)!r}"
-                if unknown
-                else "lines of different lengths"
-                if lines
-                else "no lines"
-            )
+            wrong = f"unknown symbols {''.join(unknown)!r}" if unknown else f"lines of lengths {[*map(len, lines)]}"
             raise ConfigurationError(f"a board has lines of one length, of the symbols {SYMBOLS}; this one has {wrong}")
         board = np.array([[SYMBOLS.index(symbol) for symbol in line] for line in lines])
     board = np.asarray(board, np.uint8)

@@ -2,8 +2,8 @@
 
 A level depends on its room and its task seed alone, so it does not matter who makes it or when::
 
-    environments ──of(seed)───────> in store?  yes: that one
-         │                                     no: made now, while others who ask for it wait
+    environments ──of(seed)───────> made before?  yes: that one
+         │                                        no: made now
          └────prepare(seeds)──> waiting ──> a thread that makes them, and ends when none is left
 
 Rules run without the interpreter's lock, so the thread is in nobody's way as long as there is a processor for it.
@@ -16,9 +16,8 @@ import os
 import threading
 import time
 import weakref
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable
-from concurrent.futures import Future
 
 import numpy as np
 
@@ -40,40 +39,29 @@ class Levels:
         self.room = room
         self.seconds = 0.0
         """What the last level took."""
+        self.of = functools.lru_cache(MOST_KEPT)(self._make)
+        """The level of a seed: a row, as bytes, as it is when its episode begins."""
         self._maker = threading.local()
         self._is_working = False
-        self._forget()
+        self._begin_anew()
         _all.add(self)
-
-    def of(self, task_seed: int) -> bytes:
-        """The level of this seed: a row as it is when its episode begins."""
-        with self._lock:
-            future = self._kept.get(task_seed)
-            is_new = future is None
-            if future is None:
-                future = self._kept[task_seed] = Future()
-                if len(self._kept) > MOST_KEPT:
-                    self._kept.popitem(last=False)
-            else:
-                self._kept.move_to_end(task_seed)
-        if is_new:
-            self._make(task_seed, future)
-        return future.result()
-
-    def prepare(self, task_seeds: Iterable[int]) -> None:
-        """Make the levels of these seeds ahead, in a thread."""
-        with self._lock:
-            new = [seed for seed in task_seeds if seed not in self._kept]
-            self._waiting.extend(new)
-            if not new or self._is_working:
-                return
-            self._is_working = True
-        threading.Thread(target=self._work, name="shoal-levels", daemon=True).start()
 
     @property
     def are_slow(self) -> bool:
         """Whether it pays to make them ahead."""
         return self.seconds > SLOW_SECONDS
+
+    def prepare(self, task_seeds: Iterable[int]) -> None:
+        """Make the levels of these seeds ahead, in a thread."""
+        with self._lock:
+            self._waiting.extend(task_seeds)
+            if self._is_working or not self._waiting:
+                return
+            self._is_working = True
+        try:
+            threading.Thread(target=self._work, name="shoal-levels", daemon=True).start()
+        except RuntimeError:  # the system has no thread left: levels are made when they are needed
+            self._is_working = False
 
     def _work(self) -> None:
         while True:
@@ -87,15 +75,7 @@ class Levels:
             except Exception:
                 pass  # it is raised again for whoever asks for this level
 
-    def _make(self, task_seed: int, future: Future[bytes]) -> None:
-        try:
-            future.set_result(self._new(task_seed))
-        except BaseException as error:
-            with self._lock:
-                self._kept.pop(task_seed, None)
-            future.set_exception(error)
-
-    def _new(self, task_seed: int) -> bytes:
+    def _make(self, task_seed: int) -> bytes:
         rows: Rows | None = getattr(self._maker, "rows", None)
         is_first = rows is None
         if rows is None:  # each thread has its own
@@ -110,10 +90,9 @@ class Levels:
         level: bytes = rows.state.tobytes()
         return level
 
-    def _forget(self) -> None:
-        """Begin with nothing, as a forked process must: threads, and what they held, are not in it."""
+    def _begin_anew(self) -> None:
+        """Let nothing be under way, as a forked process must: threads, and what they held, are not in it."""
         self._lock = threading.Lock()
-        self._kept: OrderedDict[int, Future[bytes]] = OrderedDict()
         self._waiting: deque[int] = deque(maxlen=MOST_WAITING)
         self._is_working = False
 
@@ -134,9 +113,9 @@ def rows_of(world: Sokoban, max_steps: int | None = None) -> Rows:
 _all: weakref.WeakSet[Levels] = weakref.WeakSet()
 
 
-def _forget_all() -> None:
+def _begin_all_anew() -> None:
     for levels in _all:
-        levels._forget()
+        levels._begin_anew()
 
 
-os.register_at_fork(after_in_child=_forget_all)
+os.register_at_fork(after_in_child=_begin_all_anew)
