@@ -110,7 +110,9 @@ class _RowMemory:
         recurrent = memory.recurrent
         self._step = gru if isinstance(recurrent, nn.GRU) else lstm
         self._size = recurrent.hidden_size
-        of_inputs, of_states, *biases = (getattr(recurrent, f"{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+        of_inputs, of_states, *biases = (
+            getattr(recurrent, f"{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        )
         self._weights = _flat(of_inputs), _flat(biases[0]), _flat(of_states), _flat(biases[1])
 
     def step(self, observations: Array, actions: Array, rewards: Array, states: Array) -> tuple[Array, Array]:

@@ -62,7 +62,7 @@ class Learner:
         self._is_closed = False
         self.init_env(
             env.env_type, env.env_name, env.max_rollouts_per_task, env.num_train_tasks, env.num_eval_tasks,
-            env.num_parallel_workers, oracle=env.oracle, **env.env_kwargs,
+            env.num_parallel_workers, env.parallel_kwargs, oracle=env.oracle, **env.env_kwargs,
         )  # fmt: skip
         try:
             torch.set_num_threads(config.train.torch_threads)
@@ -79,17 +79,30 @@ class Learner:
         num_train_tasks: int | None,
         num_eval_tasks: int,
         num_parallel_workers: int = 4,
+        parallel_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Make the environments: for training, for training in parallel, and, with another seed, for evaluation."""
+        """Make the environments: for training, for training in parallel, and, with another seed, for evaluation.
+
+        Args:
+            env_type: ``"meta"``.
+            env_name: as for :func:`make_env`.
+            max_rollouts_per_task: episodes of a task.
+            num_train_tasks: ``None``: every rollout has a new task.
+            num_eval_tasks: so many others.
+            num_parallel_workers: 1: no environments for training in parallel.
+            parallel_kwargs: for :func:`make_parallel_env` alone, such as ``backend``.
+            kwargs: for :func:`make_env` and :func:`make_parallel_env`.
+        """
         if env_type != "meta":
             raise ConfigurationError(f"env_type must be 'meta', got {env_type!r}")
         kwargs |= {"num_train_tasks": num_train_tasks, "num_eval_tasks": num_eval_tasks}
         self.train_env_parallel = None
         if num_parallel_workers > 1:
             self.train_env_parallel = make_parallel_env(
-                env_name, max_rollouts_per_task, num_workers=num_parallel_workers, seed=self.seed, **kwargs
-            )
+                env_name, max_rollouts_per_task, num_workers=num_parallel_workers, seed=self.seed,
+                **kwargs, **(parallel_kwargs or {}),
+            )  # fmt: skip
         self.train_env = make_env(env_name, max_rollouts_per_task, seed=self.seed, **kwargs)
         self.eval_env = make_env(env_name, max_rollouts_per_task, seed=self.seed + 1, **kwargs)
         self.max_rollouts_per_task = max_rollouts_per_task
@@ -260,9 +273,7 @@ class Learner:
             seconds=self._seconds,
             losses=train_stats,
             shares={**shares, "other": max(0.0, 1.0 - sum(shares.values()))},
-            advice=advice_on(
-                self._spent["environments"], self._spent["policy"], self.config.env.num_parallel_workers
-            ),
+            advice=advice_on(self._spent["environments"], self._spent["policy"], self.config.env.num_parallel_workers),
         )
         return self.last_report
 

@@ -117,7 +117,9 @@ class AgentNetwork(nn.Module):
         self.actor = perceptron(self.actor_memory.size, settings.policy_layers, num_outputs)
         self.critics = Critics(self.critic_memory.size, action_size, settings.dqn_layers, has_choices=has_choices)
         self.target_memory = memory(arch.stores_sequences)
-        self.target_critics = Critics(self.critic_memory.size, action_size, settings.dqn_layers, has_choices=has_choices)
+        self.target_critics = Critics(
+            self.critic_memory.size, action_size, settings.dqn_layers, has_choices=has_choices
+        )
         self.target_memory.load_state_dict(self.critic_memory.state_dict())
         self.target_critics.load_state_dict(self.critics.state_dict())
         for parameter in self.targets:
