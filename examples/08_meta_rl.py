@@ -136,7 +136,9 @@ def collect(num_rollouts: int, storage: Rollouts, *, is_random: bool = False) ->
         if is_random:
             choices = torch.from_numpy(random.integers(NUM_ACTIONS, size=len(busy)))
         else:
-            features, state[:, busy] = critics.memory(seen[None], action[None, busy], reward[None, busy], state[:, busy])
+            features, state[:, busy] = critics.memory(
+                seen[None], action[None, busy], reward[None, busy], state[:, busy]
+            )
             choices = torch.distributions.Categorical(logits=actor(features[0])).sample()
         action[busy] = functional.one_hot(choices, NUM_ACTIONS).float()
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from shoal.meta import Learner
 from shoal.vector.layout import Array
-from tests.meta.task_envs import Drift
+from tests.meta import task_envs
 
 POLICY = {
     "rnn_hidden_size": 16,
@@ -27,26 +26,21 @@ TRAIN = {
     "batch_size": 8,
     "buffer_size": 1000,
 }
+assert task_envs  # which Gymnasium knows from now on
 ARCHS = ("markov", "memory", "memory-markov")
-
-
-class DriftLearner(Learner):
-    """Learns from environments that need no registration."""
-
-    def init_env(self, env_type: str, env_name: str, *arguments: Any, **keywords: Any) -> None:
-        super().init_env(env_type, partial(Drift, env_name == "discrete"), *arguments, **keywords)  # type: ignore[arg-type]
 
 
 def learner_of(
     arch: str = "memory", workers: int = 1, *, seed: int = 1, env: dict[str, Any] | None = None,
-    train: dict[str, Any] | None = None, policy: dict[str, Any] | None = None, name: str = "drift",
-) -> DriftLearner:  # fmt: skip
+    train: dict[str, Any] | None = None, policy: dict[str, Any] | None = None, name: str = "numbers",
+) -> Learner:  # fmt: skip
     """One of them."""
-    envs = {"env_name": name, "max_rollouts_per_task": 2, "num_parallel_workers": workers, "num_train_tasks": 3,
+    kwargs = {"is_discrete": name == "choices", **(env or {}).get("env_kwargs", {})}
+    envs = {"env_name": "Drift-v0", "max_rollouts_per_task": 2, "num_parallel_workers": workers, "num_train_tasks": 3,
             "num_eval_tasks": 2}  # fmt: skip
-    return DriftLearner(
+    return Learner(
         seed=seed,
-        env={**envs, **(env or {})},
+        env={**envs, **(env or {}), "env_kwargs": kwargs},
         train={**TRAIN, **(train or {})},
         policy={**POLICY, "arch": arch, **(policy or {})},
     )

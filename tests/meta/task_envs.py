@@ -17,10 +17,10 @@ class Drift(gymnasium.Env[Any, Any]):
     takes_task_option = True
     _max_episode_steps = 9
 
-    def __init__(self, is_discrete: bool = False, num_tasks: int = 5) -> None:
+    def __init__(self, is_discrete: bool = False, num_train_tasks: int | None = None, num_eval_tasks: int = 0) -> None:
         self.observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
         self.action_space = spaces.Discrete(3) if is_discrete else spaces.Box(-1.0, 1.0, (2,), np.float32)
-        self.n_tasks = num_tasks
+        self.n_tasks = 3 + 2 if num_train_tasks is None else num_train_tasks + num_eval_tasks
         self._state = np.zeros(3)
         self._steps = 0
         self._task = 0
@@ -53,7 +53,7 @@ class Remembered(gymnasium.Env[Any, Any]):
     takes_task_option = True
     _max_episode_steps = 4
 
-    def __init__(self) -> None:
+    def __init__(self, num_train_tasks: int | None = None, num_eval_tasks: int | None = None) -> None:
         self.observation_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
         self.action_space = spaces.Discrete(2)
         self.n_tasks = 2
@@ -72,3 +72,26 @@ class Remembered(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self._steps += 1
         return np.zeros(1, np.float32), float(action == self._task), False, self._steps == self._max_episode_steps, {}
+
+
+class GoalDrift(Drift):
+    """Where the second number is above zero, there is the goal."""
+
+    def is_goal_state(self) -> bool:
+        return bool(self._state[1] > 0)
+
+
+class EndlessDrift(Drift):
+    """Episodes that are longer than was said."""
+
+    _max_episode_steps = 3
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._max_episode_steps = 99
+        return super().step(action)
+
+
+for kind in (Drift, GoalDrift, EndlessDrift, Remembered):
+    gymnasium.register(
+        f"{kind.__name__}-v0", entry_point=f"{__name__}:{kind.__name__}", disable_env_checker=True, order_enforce=False
+    )

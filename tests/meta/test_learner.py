@@ -11,9 +11,8 @@ from shoal.meta import AGENT_ARCHS, Learner
 from shoal.meta.report import advice_on
 from shoal.vector.errors import ConfigurationError, StateError
 from tests.meta.learning import ARCHS, contents, learner_of
-from tests.meta.task_envs import Drift, Remembered
 
-HERE = {"env_kwargs": {"backend": "serial"}}
+HERE = {"parallel_kwargs": {"backend": "serial"}}
 
 
 def test_environments_are_those_of_the_guide() -> None:
@@ -104,20 +103,10 @@ def test_the_agent_may_see_the_start_of_the_next_episode() -> None:
     np.testing.assert_array_equal(seen["end"][same], seen["start"][same])
 
 
-class GoalDrift(Drift):
-    def is_goal_state(self) -> bool:
-        return bool(self._state[1] > 0)
-
-
-class GoalLearner(Learner):
-    def init_env(self, env_type: str, env_name: str, *arguments: Any, **keywords: Any) -> None:
-        super().init_env(env_type, GoalDrift, *arguments, **keywords)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_goals_are_terminal_if_that_is_wanted(is_terminal: bool) -> None:
-    with GoalLearner(
-        env={"num_parallel_workers": 1, "num_train_tasks": 3, "num_eval_tasks": 2},
+    with Learner(
+        env={"env_name": "GoalDrift-v0", "num_parallel_workers": 1, "num_train_tasks": 3, "num_eval_tasks": 2},
         train={"goal_is_terminal": is_terminal},
         policy={"arch": "markov"},
     ) as learner:
@@ -130,15 +119,10 @@ def test_goals_are_terminal_if_that_is_wanted(is_terminal: bool) -> None:
         assert rate is not None and 0 < rate <= 1
 
 
-class DoorLearner(Learner):
-    def init_env(self, env_type: str, env_name: str, *arguments: Any, **keywords: Any) -> None:
-        super().init_env(env_type, Remembered, *arguments, **keywords)  # type: ignore[arg-type]
-
-
 def _door_returns(arch: str) -> list[float]:
-    with DoorLearner(
+    with Learner(
         seed=1,
-        env={"num_parallel_workers": 1, "max_rollouts_per_task": 2},
+        env={"env_name": "Remembered-v0", "num_parallel_workers": 1, "max_rollouts_per_task": 2, "num_eval_tasks": 2},
         train={
             "num_iters": 20, "num_init_rollouts_pool": 20, "num_rollouts_per_iter": 10, "num_updates_per_iter": 30,
             "batch_size": 32, "buffer_size": 10_000,
@@ -184,28 +168,15 @@ def test_calls_that_do_not_fit_are_explained() -> None:
         with pytest.raises(ConfigurationError, match="no tasks to evaluate on"):
             learner.evaluate([])
         with pytest.raises(ConfigurationError, match="env_type must be 'meta', got 'pomdp'"):
-            learner.init_env("pomdp", "drift", 2, 3, 2)
+            learner.init_env("pomdp", "Drift-v0", 2, 3, 2)
 
 
 def test_more_tasks_than_there_are_cannot_be_had() -> None:
-    with pytest.raises(ConfigurationError, match="there are 5 tasks, and 4 to learn from and 2 to evaluate on"):
-        learner_of(env={"num_train_tasks": 4})
-
-
-class EndlessDrift(Drift):
-    _max_episode_steps = 3
-
-    def step(self, action: Any) -> Any:
-        self._max_episode_steps = 99
-        return super().step(action)
-
-
-class EndlessLearner(Learner):
-    def init_env(self, env_type: str, env_name: str, *arguments: Any, **keywords: Any) -> None:
-        super().init_env(env_type, EndlessDrift, *arguments, **keywords)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="there are 5 tasks, and 0 to learn from and 6 to evaluate on"):
+        learner_of(env={"num_train_tasks": None, "num_eval_tasks": 6})
 
 
 def test_a_rollout_that_does_not_end_is_an_error() -> None:
-    with EndlessLearner(env={"num_parallel_workers": 1, "num_eval_tasks": 2}) as learner:
+    with Learner(env={"env_name": "EndlessDrift-v0", "num_parallel_workers": 1, "num_eval_tasks": 2}) as learner:
         with pytest.raises(StateError, match="has not ended after 6 steps, which is horizon_bamdp"):
             learner.collect_rollouts(1)

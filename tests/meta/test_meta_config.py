@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from shoal.meta import AGENT_ARCHS, MetaConfig
+from shoal.meta import AGENT_ARCHS, Learner, MetaConfig
 from shoal.vector.errors import ConfigurationError
-from tests.meta.learning import DriftLearner
+from tests.meta import task_envs
 
 GUIDE = """
 seed: 3
@@ -29,8 +29,8 @@ train:
 
 def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "ant.yaml"
-    path.write_text(GUIDE.replace("AntDir-v0", "drift").replace("50", "4").replace("20", "1"))
-    with DriftLearner(path, seed=4, env={"num_parallel_workers": 1}) as learner:
+    path.write_text(GUIDE.replace("AntDir-v0", task_envs.Drift.__name__ + "-v0").replace("50", "4").replace("20", "1"))
+    with Learner(path, seed=4, env={"num_parallel_workers": 1}) as learner:
         assert learner.config.seed == 4
         assert learner.config.env.num_parallel_workers == 1
         assert learner.config.env.num_train_tasks == len(learner.train_tasks) == 4

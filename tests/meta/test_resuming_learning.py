@@ -11,7 +11,7 @@ from shoal.vector.errors import ConfigurationError
 from tests.meta.learning import ARCHS, assert_same, contents, learner_of
 
 
-@pytest.mark.parametrize("name", ["drift", "discrete"])
+@pytest.mark.parametrize("name", ["numbers", "choices"])
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("buffer_size", [1000, 60], ids=["filling", "full"])
 def test_a_resumed_learner_goes_on_bit_by_bit(arch: str, name: str, buffer_size: int) -> None:
@@ -25,7 +25,7 @@ def test_a_resumed_learner_goes_on_bit_by_bit(arch: str, name: str, buffer_size:
     # through the forms in which a checkpoint holds them
     tensors = from_bytes(as_bytes(saved["tensors"]))
     state = state_json.decode(state_json.encode(saved["state"]))
-    with learner_of(arch, 3, name=name, train=train, env={"env_kwargs": {"backend": "serial"}}) as second:
+    with learner_of(arch, 3, name=name, train=train, env={"parallel_kwargs": {"backend": "serial"}}) as second:
         second.load_state_dict({"tensors": tensors, "state": state})
         second.train()
         resumed = second.state_dict()

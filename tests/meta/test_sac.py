@@ -19,7 +19,9 @@ CHOICES, NUMBERS = spaces.Discrete(3), spaces.Box(-1.0, 1.0, (2,), np.float32)
 
 
 def algorithm_of(space: spaces.Space[Any], **policy: Any) -> SAC:
-    settings = PolicySettings(**{"rnn_hidden_size": 8, "policy_layers": (16,), "dqn_layers": (16,), "lr": 3e-3, **policy})
+    settings = PolicySettings(
+        **{"rnn_hidden_size": 8, "policy_layers": (16,), "dqn_layers": (16,), "lr": 3e-3, **policy}
+    )
     actions = actions_of(space)
     torch.manual_seed(0)
     network = AgentNetwork(2, actions.width, actions.num_outputs, isinstance(space, spaces.Discrete), settings)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from shoal.meta.places import ManyPlaces
 from tests.meta.learning import ARCHS, assert_same, contents, learner_of
 
-PROCESSES = {"env_kwargs": {"backend": "shm", "num_processes": 2, "start_method": "fork"}}
-HERE = {"env_kwargs": {"backend": "serial"}}
+PROCESSES = {"parallel_kwargs": {"backend": "shm", "num_processes": 2, "start_method": "fork"}}
+HERE = {"parallel_kwargs": {"backend": "serial"}}
 
 
 def collected(arch: str, workers: int, num_rollouts: int, *, random_actions: bool, **settings: Any) -> Any:
@@ -24,7 +24,7 @@ def collected(arch: str, workers: int, num_rollouts: int, *, random_actions: boo
         return contents(learner), learner._n_rollouts_total, learner._n_env_steps_total
 
 
-@pytest.mark.parametrize("name", ["drift", "discrete"])
+@pytest.mark.parametrize("name", ["numbers", "choices"])
 @pytest.mark.parametrize("random_actions", [True, False], ids=["random", "policy"])
 @pytest.mark.parametrize("arch", ARCHS)
 @settings(max_examples=6)

@@ -110,8 +110,10 @@ class _RowMemory:
         recurrent = memory.recurrent
         self._step = gru if isinstance(recurrent, nn.GRU) else lstm
         self._size = recurrent.hidden_size
-        of_inputs, of_states, *biases = (getattr(recurrent, f"{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
-        self._weights = _copy(of_inputs.T), _copy(biases[0]), _copy(of_states.T), _copy(biases[1])
+        of_inputs, of_states, *biases = (
+            getattr(recurrent, f"{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        )
+        self._weights = _flat(of_inputs), _flat(biases[0]), _flat(of_states), _flat(biases[1])
 
     def step(self, observations: Array, actions: Array, rewards: Array, states: Array) -> tuple[Array, Array]:
         """Features, and what is remembered now."""
@@ -132,10 +134,10 @@ def _through(inputs: Array, weights: Array, biases: Array, is_rectified: bool) -
 
 
 def _transposed(layer: nn.Linear) -> tuple[Array, Array]:
-    return _copy(layer.weight.T), _copy(layer.bias)
+    return _flat(layer.weight), _flat(layer.bias)
 
 
-def _copy(tensor: torch.Tensor) -> Array:
-    """Another array of the same numbers, which does not change when the network learns."""
-    copied: Array = tensor.detach().contiguous().numpy().copy()
+def _flat(parameter: torch.Tensor) -> Array:
+    """A copy, input by input, which does not change when the network learns."""
+    copied: Array = parameter.detach().t().flatten().numpy().copy()
     return copied

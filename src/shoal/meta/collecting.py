@@ -79,9 +79,7 @@ class Collector:
         self._sees_start, self._goal_is_terminal = sees_start, goal_is_terminal
         self.seconds = Seconds()
 
-    def collect(
-        self, plans: Iterable[Plan], num_plans: int, *, deterministic: bool = False
-    ) -> Iterator[Trajectory]:
+    def collect(self, plans: Iterable[Plan], num_plans: int, *, deterministic: bool = False) -> Iterator[Trajectory]:
         """Play so many, and hand them over in their order."""
         num_places = min(self._places.num_places, num_plans)
         desk = _Desk(num_places, self._most_steps, self._agent)

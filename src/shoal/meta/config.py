@@ -44,6 +44,9 @@ class EnvSettings(Settings):
     """Whether observations tell the task, for a bound on what can be learned."""
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
     """What else environments are made with."""
+    parallel_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """What else is said of running them in parallel: ``backend``, ``num_processes``, ``start_method``, ``on_fault``,
+    ``step_timeout``. Results do not depend on it."""
 
 
 class TrainSettings(Settings):

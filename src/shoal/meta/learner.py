@@ -65,7 +65,7 @@ class Learner:
         self._is_closed = False
         self.init_env(
             env.env_type, env.env_name, env.max_rollouts_per_task, env.num_train_tasks, env.num_eval_tasks,
-            env.num_parallel_workers, oracle=env.oracle, **env.env_kwargs,
+            env.num_parallel_workers, env.parallel_kwargs, oracle=env.oracle, **env.env_kwargs,
         )  # fmt: skip
         try:
             torch.set_num_threads(config.train.torch_threads)
@@ -82,9 +82,21 @@ class Learner:
         num_train_tasks: int | None,
         num_eval_tasks: int,
         num_parallel_workers: int = 4,
+        parallel_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Make the environments: for training, for training in parallel, and, with another seed, for evaluation."""
+        """Make the environments: for training, for training in parallel, and, with another seed, for evaluation.
+
+        Args:
+            env_type: ``"meta"``.
+            env_name: as for :func:`make_env`.
+            max_rollouts_per_task: episodes of a task.
+            num_train_tasks: ``None``: every rollout has a new task.
+            num_eval_tasks: so many others.
+            num_parallel_workers: 1: no environments for training in parallel.
+            parallel_kwargs: for :func:`make_parallel_env` alone, such as ``backend``.
+            kwargs: for :func:`make_env` and :func:`make_parallel_env`.
+        """
         if env_type != "meta":
             raise ConfigurationError(f"env_type must be 'meta', got {env_type!r}")
         env_id = find(env_name) if isinstance(env_name, str) else env_name
@@ -92,8 +104,9 @@ class Learner:
         self.train_env_parallel = None
         if num_parallel_workers > 1:
             self.train_env_parallel = make_parallel_env(
-                env_id, max_rollouts_per_task, num_workers=num_parallel_workers, seed=self.seed, **kwargs
-            )
+                env_id, max_rollouts_per_task, num_workers=num_parallel_workers, seed=self.seed,
+                **kwargs, **(parallel_kwargs or {}),
+            )  # fmt: skip
         self.train_env = make_env(env_id, max_rollouts_per_task, seed=self.seed, **kwargs)
         self.eval_env = make_env(env_id, max_rollouts_per_task, seed=self.seed + 1, **kwargs)
         self.max_rollouts_per_task = max_rollouts_per_task

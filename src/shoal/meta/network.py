@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from shoal.meta.config import PolicySettings
+from shoal.meta.gru import QuickGRU
 
 
 class Nothing(nn.Module):
@@ -42,7 +43,7 @@ class Memory(nn.Module):
         self.of_observation = nn.Linear(observation_size, sizes[0])
         self.of_action = nn.Linear(action_size, sizes[1]) if sizes[1] else None
         self.of_reward = nn.Linear(1, sizes[2]) if sizes[2] else None
-        kind = nn.GRU if settings.seq_model == "gru" else nn.LSTM
+        kind = QuickGRU if settings.seq_model == "gru" else nn.LSTM
         self.recurrent = kind(sum(sizes), settings.rnn_hidden_size)
         for name, parameter in self.recurrent.named_parameters():
             nn.init.zeros_(parameter) if "bias" in name else nn.init.orthogonal_(parameter)
@@ -116,7 +117,9 @@ class AgentNetwork(nn.Module):
         self.actor = perceptron(self.actor_memory.size, settings.policy_layers, num_outputs)
         self.critics = Critics(self.critic_memory.size, action_size, settings.dqn_layers, has_choices=has_choices)
         self.target_memory = memory(arch.stores_sequences)
-        self.target_critics = Critics(self.critic_memory.size, action_size, settings.dqn_layers, has_choices=has_choices)
+        self.target_critics = Critics(
+            self.critic_memory.size, action_size, settings.dqn_layers, has_choices=has_choices
+        )
         self.target_memory.load_state_dict(self.critic_memory.state_dict())
         self.target_critics.load_state_dict(self.critics.state_dict())
         for parameter in self.targets:

@@ -10,40 +10,24 @@ from functools import partial
 
 import numpy as np
 
+from shoal.envs.arithmetic import HALF, ONE, ZERO, add_products, hyperbolic_tangent
 from shoal.envs.compiling import kernel, rule
 from shoal.vector.layout import Array
 
 compiled = partial(kernel, what="the arithmetic of acting")
-ZERO, HALF, ONE = np.float32(0), np.float32(0.5), np.float32(1)
 LEAST_LOG, MOST_LOG = np.float32(-5), np.float32(2)
 """Deviations of actions are between the exponentials of these."""
 
 
 @rule
-def add_products(target: Array, inputs: Array, weights: Array) -> None:
-    """Add to every unit its weighted inputs. ``weights`` are (inputs, units)."""
-    # Four inputs at a time: fetching and storing the sums for each would take most of the time.
-    in_fours = len(inputs) - len(inputs) % 4
-    for entry in range(0, in_fours, 4):
-        a, b, c, d = inputs[entry], inputs[entry + 1], inputs[entry + 2], inputs[entry + 3]
-        of_a, of_b, of_c, of_d = weights[entry], weights[entry + 1], weights[entry + 2], weights[entry + 3]
-        for unit in range(len(target)):
-            target[unit] += a * of_a[unit] + b * of_b[unit] + c * of_c[unit] + d * of_d[unit]
-    for entry in range(in_fours, len(inputs)):
-        a, of_a = inputs[entry], weights[entry]
-        for unit in range(len(target)):
-            target[unit] += a * of_a[unit]
-
-
-@rule
 def sigmoid(x: np.float32) -> np.float32:
     """Between 0 and 1."""
-    return HALF + HALF * np.tanh(HALF * x)
+    return HALF + HALF * hyperbolic_tangent(HALF * x)
 
 
 @compiled
 def dense(inputs: Array, weights: Array, biases: Array, is_rectified: bool, outputs: Array) -> None:
-    """A layer."""
+    """A layer. Here and below, weights stand input by input, one behind the other."""
     for row in range(len(inputs)):
         target = outputs[row]
         target[:] = biases
@@ -67,7 +51,7 @@ def gru(
         for unit in range(size):
             reset = sigmoid(seen[unit] + known[unit])
             update = sigmoid(seen[size + unit] + known[size + unit])
-            candidate = np.tanh(seen[2 * size + unit] + reset * known[2 * size + unit])
+            candidate = hyperbolic_tangent(seen[2 * size + unit] + reset * known[2 * size + unit])
             after[row, unit] = candidate + update * (states[row, unit] - candidate)
 
 
@@ -86,9 +70,9 @@ def lstm(
         add_products(gates, states[row][:size], of_states)
         for unit in range(size):
             kept = sigmoid(gates[size + unit]) * states[row, size + unit]
-            cell = kept + sigmoid(gates[unit]) * np.tanh(gates[2 * size + unit])
+            cell = kept + sigmoid(gates[unit]) * hyperbolic_tangent(gates[2 * size + unit])
             after[row, size + unit] = cell
-            after[row, unit] = sigmoid(gates[3 * size + unit]) * np.tanh(cell)
+            after[row, unit] = sigmoid(gates[3 * size + unit]) * hyperbolic_tangent(cell)
 
 
 @compiled
@@ -98,7 +82,7 @@ def draw_numbers(outputs: Array, noise: Array, actions: Array) -> None:
     for row in range(len(outputs)):
         for entry in range(width):
             deviation = np.exp(min(max(outputs[row, width + entry], LEAST_LOG), MOST_LOG))
-            actions[row, entry] = np.tanh(outputs[row, entry] + deviation * noise[row, entry])
+            actions[row, entry] = hyperbolic_tangent(outputs[row, entry] + deviation * noise[row, entry])
 
 
 @compiled

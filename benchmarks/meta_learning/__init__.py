@@ -1,0 +1,1 @@
+"""How well agents learn to learn, with and without a memory."""
