@@ -22,8 +22,9 @@ def test_too_many_open_files_is_said_with_the_limit_and_the_remedy() -> None:
         make_parallel_env("Wind-v0", 2, num_workers=32).close()  # as many environments need no more files
     """)
     assert done.stdout.startswith("32 workers need about 1"), done.stderr
-    assert "open files, and this process may have 60: use fewer workers (num_processes=), or raise the limit (ulimit -n)" in (
-        done.stdout
+    assert (
+        "open files, and this process may have 60: use fewer workers (num_processes=), or raise the limit (ulimit -n)"
+        in (done.stdout)
     )
     assert done.stdout.endswith("Nothing was started.\nTrue\n")
 
@@ -69,7 +70,9 @@ def test_a_module_that_a_worker_cannot_import_is_named_with_what_to_do(tmp_path:
     """)
     assert done.stdout.count("True True\nenvironment 0 ") == 2, done.stderr
     assert done.stdout.count("raised ModuleNotFoundError: No module named 'not_installed'") == 2
-    assert done.stdout.count(f"What to do: install what is missing for {sys.executable}. A module of yours must be") == 2
+    assert (
+        done.stdout.count(f"What to do: install what is missing for {sys.executable}. A module of yours must be") == 2
+    )
 
 
 def test_what_is_missing_of_shoals_own_is_said_once_and_with_its_own_words() -> None:
