@@ -330,7 +330,12 @@ class Learner:
             plan_of_evaluation(number, task, self.max_trajectory_len, self.agent.actions, its_seed)
             for number, task in enumerate(tasks)
         )
-        played = list(self._collector(places).collect(plans, len(tasks), "best" if deterministic else "policy"))
+        played: list[Trajectory] = []
+        for trajectory in self._collector(places).collect(plans, len(tasks), "best" if deterministic else "policy"):
+            if is_asked_to_stop():
+                break
+            played.append(trajectory)
+        returns = [one.returns(self.max_rollouts_per_task) for one in played]
         return Evaluation(
             returns_per_episode=np.reshape(returns, (-1, self.max_rollouts_per_task)),
             success_rate=_success_rate(played),
