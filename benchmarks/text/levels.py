@@ -51,8 +51,13 @@ def _show_levels(console: Any, repeats: int) -> list[dict[str, Any]]:
 
     from benchmarks.throughput.ratios import paired_ratio
 
-    table = Table(title="levels a second, on one core", title_justify="left", title_style="bold", box=SIMPLE_HEAD)
-    for name in ("room", "by", "levels a second", "of gym-sokoban's", "fewest moves to solve one (median)"):
+    table = Table(
+        title="Sokoban levels, on one core; moves are the median of the fewest",
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+    )
+    for name in ("room", "by", "levels a second", "of gym-sokoban's", "moves to solve one"):
         table.add_column(name, justify="left" if name in ("room", "by") else "right")
     records = []
     for side, num_boxes in CELLS:
@@ -139,8 +144,8 @@ def _grid_world(side: int, num_boxes: int) -> Callable[[], list[Any]]:
 
 MAKERS = {
     "gym-sokoban": _gym_sokoban,
-    "shoal/Sokoban-v0, one by one": _text_world,
-    "shoal/SokobanGrid-v0, 64 at once": _grid_world,
+    "Shoal, one by one": _text_world,
+    "Shoal, 64 at once": _grid_world,
 }
 
 
@@ -154,14 +159,14 @@ def _show_resets(console: Any) -> list[dict[str, Any]]:
     from shoal.envs.sokoban import levels
 
     title = (
-        f"{NUM_WORLDS} worlds that all end together, and a model that takes {1000 * PAUSE_SECONDS:g} ms: milliseconds"
+        f"{NUM_WORLDS} worlds that end together, a model that takes {1000 * PAUSE_SECONDS:g} ms: milliseconds, medians"
     )
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
-    for name in ("room", "levels", "a step (median)", "with 32 resets (median)", "the worst"):
+    for name in ("room", "levels", "a step", "with 32 resets", "the slowest"):
         table.add_column(name, justify="left" if name in ("room", "levels") else "right")
     records, slow = [], levels.SLOW_SECONDS
     for side, num_boxes in CELLS:
-        for name, limit in (("made ahead where that pays", slow), ("made when they are needed", 1e9)):
+        for name, limit in (("made ahead", slow), ("made when needed", 1e9)):
             levels.SLOW_SECONDS = limit
             levels.levels_of.cache_clear()
             steps, resets = _rollout(side, num_boxes)

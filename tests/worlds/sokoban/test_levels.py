@@ -183,6 +183,11 @@ def test_slow_levels_are_made_before_an_unseeded_reset_asks_for_them(monkeypatch
     assert found == expected
     assert waited_for[0] == "MainThread"
     assert waited_for[1:] == ["shoal-levels"] * 11
+    waited_for.clear()
+    for seed in range(100, 105):
+        env.reset(seed=seed)
+        wait_for_threads()
+    assert waited_for == ["MainThread", "shoal-levels", *["MainThread"] * 4], "nothing is made that nobody asks for"
 
 
 def test_many_threads_that_ask_for_the_same_get_the_same() -> None:

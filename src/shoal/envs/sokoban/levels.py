@@ -30,6 +30,7 @@ MOST_KEPT = 4096
 MOST_WAITING = 1024
 SLOW_SECONDS = 0.0005
 """Levels that take longer are made ahead. Others are made sooner than a thread is started."""
+FORGETTING = 0.95
 
 
 class Levels:
@@ -38,7 +39,7 @@ class Levels:
     def __init__(self, room: Room) -> None:
         self.room = room
         self.seconds = 0.0
-        """What the last level took."""
+        """What the slowest of the last levels took, about: one that was slow is forgotten little by little."""
         self.of = functools.lru_cache(MOST_KEPT)(self._make)
         """The level of a seed: a row, as bytes, as it is when its episode begins."""
         self._maker = threading.local()
@@ -86,7 +87,7 @@ class Levels:
         start = time.perf_counter()
         rows.begin(rows.everybody)
         if not is_first:  # which may have to wait for the compiler
-            self.seconds = time.perf_counter() - start
+            self.seconds = max(time.perf_counter() - start, FORGETTING * self.seconds)
         level: bytes = rows.state.tobytes()
         return level
 

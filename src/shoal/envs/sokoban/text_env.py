@@ -39,7 +39,7 @@ class SokobanEnv(TextEnv):
         self.action_lookup = self.config.action_lookup
         self.world = Sokoban(self.config)
         self._rows = rows_of(self.world, self.config.max_steps)
-        self._is_cut = False
+        self._is_cut = self._was_given = False
         self._look()
 
     def _look(self) -> None:
@@ -47,13 +47,20 @@ class SokobanEnv(TextEnv):
         self._row, self._infos = self._rows.state.view(np.ndarray), self._rows.infos.view(np.ndarray)
         self._board = self.world.board(self._row[0])
 
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Begin an episode. If levels take long to make, that of the next reset is made ahead."""
+        results = super().reset(seed=seed, options=options)
+        is_given = seed is not None or "task_seed" in (options or {})
+        # Who has given a seed twice will give one again, and nobody knows which.
+        if not (is_given and self._was_given) and levels_of(self.config.room).are_slow:
+            self.prepare([self._next_task_seed()])
+        self._was_given = is_given
+        return results
+
     def begin(self, task_seed: int) -> None:
-        """Begin with the level of this task. If levels take long to make, the next one is made ahead."""
-        levels = levels_of(self.config.room)
-        self._put(levels.of(task_seed))
+        """Begin with the level of this task."""
+        self._put(levels_of(self.config.room).of(task_seed))
         self._is_cut = False
-        if levels.are_slow:
-            levels.prepare([self._next_task_seed()])
 
     def _put(self, row: bytes) -> None:
         self._row[:] = np.frombuffer(row, self._row.dtype)
