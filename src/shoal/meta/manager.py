@@ -19,7 +19,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from shoal.meta.remote import Remote
-from shoal.meta.replies import infos_of
+from shoal.meta.replies import info_of, infos_of
 from shoal.vector.errors import AlreadyPending, ConfigurationError
 from shoal.vector.layout import Array
 from shoal.vector.messages import EnvFn
@@ -66,6 +66,7 @@ class ParallelEnvManager:
         self.observation_space: spaces.Space[Any] = self.envs.single_observation_space
         self.action_space: spaces.Space[Any] = self.envs.single_action_space
         (self._about,) = self.envs._ask_of([0], about)
+        self._have_all_begun = seed is not None
         if seed is not None:
             self.envs.reset(seed=seed)
             self.action_space.seed(seed)
@@ -118,9 +119,14 @@ class ParallelEnvManager:
             env_ids: which environments, in which order.
         """
         rows = self._free(env_ids)
-        part = self._part(rows)
-        result: tuple[Array, dict[str, Any]] = part.reset(seed=seeds, options=_options(tasks, len(rows)))
-        observations, infos = result
+        options = _options(tasks, len(rows))
+        is_all = len(rows) == self.num_envs
+        if (is_all or self._have_all_begun) and not any(remote.is_pending for remote in self.remotes):
+            self._have_all_begun = True
+            # Together, and not as a part: who sends environments off leaves `auto` no time to find out what steps take.
+            observations, infos = self.envs.reset(seed=seeds, options=options, env_ids=rows)
+            return observations[rows], [info_of(infos, row) for row in rows]
+        observations, infos = self._part(rows).reset(seed=seeds, options=options)
         return observations, infos_of(infos, len(rows))
 
     def step(self, actions: Any, env_ids: Any = None) -> Stepped:

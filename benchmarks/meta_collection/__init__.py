@@ -1,0 +1,1 @@
+"""How much quicker rollouts of tasks are collected in parallel."""
