@@ -140,7 +140,7 @@ META = Method(
     name="meta",
     verb="shoal train-meta",
     settings=MetaConfig,
-    changeable=("train.num_iters", "env.num_parallel_workers", "eval.eval_every", "eval.checkpoint_every",
+    changeable=("train.num_iters", "env.num_parallel_workers", "env.parallel_kwargs", "eval.eval_every", "eval.checkpoint_every",
                 "eval.keep_checkpoints"),
     needed=("seed", "env.env_name", "train.num_iters", "policy.arch"),
     resolved=_resolved,
