@@ -26,7 +26,7 @@ TRAIN = {
     "batch_size": 8,
     "buffer_size": 1000,
 }
-assert task_envs  # which Gymnasium knows from now on
+assert task_envs.NAMES  # which Gymnasium knows from now on
 ARCHS = ("markov", "memory", "memory-markov")
 
 

@@ -91,7 +91,9 @@ class EndlessDrift(Drift):
         return super().step(action)
 
 
+NAMES = []
 for kind in (Drift, GoalDrift, EndlessDrift, Remembered):
+    NAMES.append(f"{kind.__name__}-v0")
     gymnasium.register(
-        f"{kind.__name__}-v0", entry_point=f"{__name__}:{kind.__name__}", disable_env_checker=True, order_enforce=False
+        NAMES[-1], entry_point=f"{__name__}:{kind.__name__}", disable_env_checker=True, order_enforce=False
     )

@@ -65,9 +65,10 @@ def test_no_row_depends_on_another(policy: dict[str, Any], space: spaces.Space[A
     inputs = [random.normal(size=(count, size)).astype(np.float32) for size in (4, agent.state_size)]
     history = [random.normal(size=(count, size)).astype(np.float32) for size in (agent.actions.width, 1)]
     noise = agent.actions.noise(random, count)
-    whole = agent.act(*inputs, *history, noise=noise)
+    whole = agent.act(inputs[0], inputs[1], history[0], history[1], noise=noise)
     for rows in ([0], [32], [7, 3], list(range(1, 20)), random.permutation(count).tolist()):
-        some = agent.act(*(part[rows] for part in (*inputs, *history)), noise=noise[rows])
+        given = [part[rows] for part in (*inputs, *history)]
+        some = agent.act(given[0], given[1], given[2], given[3], noise=noise[rows])
         assert some.action.tobytes() == whole.action[rows].tobytes()
         assert some.internal_state.tobytes() == whole.internal_state[rows].tobytes()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ HERE = {"parallel_kwargs": {"backend": "serial"}}
 
 def test_environments_are_those_of_the_guide() -> None:
     with learner_of(workers=4, env=HERE) as learner:
+        assert learner.train_env_parallel is not None
         assert learner.train_env_parallel.num_envs == 4
         assert learner.train_env is not learner.eval_env
         assert learner.max_trajectory_len == 18
@@ -116,7 +118,8 @@ def test_goals_are_terminal_if_that_is_wanted(is_terminal: bool) -> None:
         terminal = state["terminals"][:, 0] == 1
         assert np.array_equal(terminal, at_goal) is is_terminal
         rate = learner.evaluate().success_rate
-        assert rate is not None and 0 < rate <= 1
+        assert rate is not None
+        assert 0 < rate <= 1
 
 
 def _door_returns(arch: str) -> list[float]:
@@ -151,8 +154,6 @@ def test_who_remembers_learns_which_door_is_right() -> None:
     ],
 )
 def test_a_policy_that_limits_collecting_is_named(environments: float, policy: float, parallel: int, said: str) -> None:
-    import re
-
     advice = advice_on(environments, policy, parallel)
     assert re.search(said, advice) if said else not advice
 

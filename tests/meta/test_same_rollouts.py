@@ -32,7 +32,7 @@ def collected(arch: str, workers: int, num_rollouts: int, *, random_actions: boo
 def test_any_number_of_environments_collects_what_one_does(
     arch: str, random_actions: bool, name: str, workers: int, num_rollouts: int, seed: int
 ) -> None:
-    same = {"random_actions": random_actions, "name": name, "seed": seed}
+    same: dict[str, Any] = {"random_actions": random_actions, "name": name, "seed": seed}
     alone = collected(arch, 1, num_rollouts, **same)
     together = collected(arch, workers, num_rollouts, env=HERE, **same)
     assert_same(alone[0], together[0])
@@ -49,22 +49,27 @@ def test_workers_collect_what_this_process_does(seq_model: str, separate: bool) 
     assert_same(alone[0], together[0])
 
 
+@pytest.mark.parametrize("random_actions", [True, False], ids=["random", "policy"])
 @pytest.mark.parametrize("arch", ARCHS)
-def test_a_worker_killed_in_the_middle_changes_nothing(arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = collected(arch, 1, 8, random_actions=False)
+def test_a_worker_killed_in_the_middle_changes_nothing(
+    arch: str, random_actions: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = collected(arch, 1, 8, random_actions=random_actions)
     with learner_of(arch, 4, env=PROCESSES) as learner:
+        envs = learner.train_env_parallel
+        assert envs is not None
         steps, step = 0, ManyPlaces.step
 
         def step_or_die(self: ManyPlaces, *arguments: Any) -> Any:
             nonlocal steps
             steps += 1
             if steps == 7:
-                os.kill(learner.train_env_parallel.envs.worker_pids[0], signal.SIGKILL)
+                os.kill(envs.envs.worker_pids[0], signal.SIGKILL)
             return step(self, *arguments)
 
         monkeypatch.setattr(ManyPlaces, "step", step_or_die)
-        learner.collect_rollouts_parallel(8, parallel_env=learner.train_env_parallel)
-        assert learner.train_env_parallel.stats.restarts == 1
+        learner.collect_rollouts_parallel(8, random_actions, envs)
+        assert envs.stats.restarts == 1
         assert_same(alone[0], contents(learner))
 
 

@@ -7,7 +7,7 @@ bounds. Every draw is a function of the network's outputs and of random numbers 
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,33 +17,6 @@ from torch.nn import functional
 from shoal.meta.row_kernels import LEAST_LOG, MOST_LOG, draw_choices, draw_numbers
 from shoal.vector.errors import ConfigurationError
 from shoal.vector.layout import Array
-
-
-class Actions(Protocol):
-    """How a space is acted in."""
-
-    width: int
-    """Numbers in a row."""
-    num_outputs: int
-    """Of an actor."""
-    noise_width: int
-    target_entropy: float
-    """Unless another is configured, for a ratio of one."""
-
-    def noise(self, random: np.random.Generator, count: int) -> Array:
-        """Random numbers for so many actions."""
-
-    def random(self, random: np.random.Generator, count: int) -> Array:
-        """Actions of nobody, all equally likely."""
-
-    def draw(self, outputs: Array, noise: Array) -> Array:
-        """Actions of an actor."""
-
-    def best(self, outputs: Array) -> Array:
-        """The most likely ones."""
-
-    def for_envs(self, actions: Array) -> Array:
-        """As environments take them."""
 
 
 def actions_of(space: spaces.Space[Any]) -> Choices | Numbers:
@@ -72,7 +45,8 @@ class Choices:
 
     def random(self, random: np.random.Generator, count: int) -> Array:
         """Each with the same probability."""
-        return np.eye(self.width, dtype=np.float32)[random.integers(self.width, size=count)]
+        actions: Array = np.eye(self.width, dtype=np.float32)[random.integers(self.width, size=count)]
+        return actions
 
     def draw(self, outputs: Array, noise: Array) -> Array:
         """Each with its probability."""
@@ -82,7 +56,8 @@ class Choices:
 
     def best(self, outputs: Array) -> Array:
         """The one with the largest output."""
-        return np.eye(self.width, dtype=np.float32)[outputs.argmax(axis=1)]
+        actions: Array = np.eye(self.width, dtype=np.float32)[outputs.argmax(axis=1)]
+        return actions
 
     def for_envs(self, actions: Array) -> Array:
         """The number of the choice."""

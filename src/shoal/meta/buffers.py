@@ -117,8 +117,8 @@ class TransitionBuffer:
         """Transitions, as sequences of one step."""
         rows, arrays = random.integers(self._ring.size, size=batch_size), self._ring.arrays
         observations = np.stack([arrays["observations"][rows], arrays["following"][rows]])
-        parts = (arrays[name][rows][None] for name in ("actions", "rewards", "terminals"))
-        return Sample(observations, *parts, np.ones((1, batch_size, 1), np.float32))
+        actions, rewards, terminals = (arrays[name][rows][None] for name in ("actions", "rewards", "terminals"))
+        return Sample(observations, actions, rewards, terminals, np.ones((1, batch_size, 1), np.float32))
 
     def state(self) -> dict[str, Any]:
         """What there is, to be saved."""
@@ -186,8 +186,8 @@ class SequenceBuffer:
         mask = np.minimum.accumulate(arrays["is_step"][rows[:-1]], axis=0)
         longest = int(mask.any(axis=(1, 2)).sum())  # nobody needs time in which all have ended
         rows, steps = rows[: longest + 1], rows[:longest]
-        parts = (arrays[name][steps] for name in ("actions", "rewards", "terminals"))
-        return Sample(arrays["observations"][rows], *parts, mask[:longest])
+        actions, rewards, terminals = (arrays[name][steps] for name in ("actions", "rewards", "terminals"))
+        return Sample(arrays["observations"][rows], actions, rewards, terminals, mask[:longest])
 
     def state(self) -> dict[str, Any]:
         """What there is, to be saved."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from shoal.meta.places import Places, Stepped
 from shoal.meta.plans import Plan
 from shoal.vector.errors import StateError
 from shoal.vector.layout import Array
+
+Acting = Literal["policy", "best", "random"]
+"""What is done: what the policy draws, what it finds best, or what the plans have drawn."""
 
 
 class Trajectory(NamedTuple):
@@ -79,7 +82,7 @@ class Collector:
         self._sees_start, self._goal_is_terminal = sees_start, goal_is_terminal
         self.seconds = Seconds()
 
-    def collect(self, plans: Iterable[Plan], num_plans: int, *, deterministic: bool = False) -> Iterator[Trajectory]:
+    def collect(self, plans: Iterable[Plan], num_plans: int, acting: Acting = "policy") -> Iterator[Trajectory]:
         """Play so many, and hand them over in their order."""
         num_places = min(self._places.num_places, num_plans)
         desk = _Desk(num_places, self._most_steps, self._agent)
@@ -96,7 +99,7 @@ class Collector:
                 desk.begin(free, new, observations)
             rows = [row for row in range(num_places) if desk.plans[row] is not None]
             is_acting = time.perf_counter()
-            actions = desk.act(rows, self._agent, deterministic)
+            actions = desk.act(rows, self._agent, acting)
             for_envs = self._agent.actions.for_envs(actions)
             is_stepping = time.perf_counter()
             stepped = self._places.step(for_envs, rows)
@@ -142,7 +145,6 @@ class _Desk:
         self._terminals = np.zeros((num_rows, most_steps, 1), np.float32)
         self._ends = np.zeros((num_rows, most_steps), np.bool_)
         self._actions = np.zeros((num_rows, most_steps, agent.actions.width), np.float32)
-        self._noise = np.zeros((num_rows, most_steps, agent.actions.noise_width), np.float32)
         self._has_goal = False
         self._has_reached_goal = np.zeros(num_rows, np.bool_)
         self._observations = np.empty((num_rows, most_steps + 1, 0), np.float32)
@@ -157,21 +159,21 @@ class _Desk:
             part[rows] = 0
         for row, plan in zip(rows, plans, strict=True):
             self.plans[row] = plan
-            self._noise[row] = plan.noise
 
-    def act(self, rows: list[int], agent: Agent, deterministic: bool) -> Array:
+    def act(self, rows: list[int], agent: Agent, acting: Acting) -> Array:
         """Actions for these rows, and what is remembered afterwards."""
-        steps, first = self._steps[rows], self.plans[rows[0]]
-        assert first is not None
-        if first.actions is not None:
-            return np.stack([plan.actions[step] for plan, step in zip((self.plans[row] for row in rows), steps)])
+        steps = self._steps[rows]
+        plans = (self.plans[row] for row in rows)
+        draws = np.stack([plan.draws[step] for plan, step in zip(plans, steps, strict=True) if plan is not None])
+        if acting == "random":
+            return draws
         acted = agent.act(
             self._observations[rows, steps],
             self._info.internal_state[rows],
             self._info.action[rows],
             self._info.reward[rows],
-            deterministic=deterministic,
-            noise=self._noise[rows, steps],
+            deterministic=acting == "best",
+            noise=draws,
         )
         self._info.internal_state[rows] = acted.internal_state
         return acted.action
@@ -207,11 +209,13 @@ class _Desk:
         plan, steps = self.plans[row], self._steps[row]
         assert plan is not None
         self.plans[row] = None
-        parts = (self._actions, self._rewards, self._terminals, self._ends)
         return Trajectory(
-            plan.number,
-            self._observations[row, : steps + 1].copy(),
-            *(part[row, :steps].copy() for part in parts),
-            self._has_goal,
-            bool(self._has_reached_goal[row]),
+            number=plan.number,
+            observations=self._observations[row, : steps + 1].copy(),
+            actions=self._actions[row, :steps].copy(),
+            rewards=self._rewards[row, :steps].copy(),
+            terminals=self._terminals[row, :steps].copy(),
+            ends=self._ends[row, :steps].copy(),
+            has_goal=self._has_goal,
+            has_reached_goal=bool(self._has_reached_goal[row]),
         )

@@ -1,4 +1,4 @@
-"""What can be chosen about meta-learning: a YAML file with the sections ``env``, ``train``, ``eval`` and ``policy``, and a seed.
+"""What can be chosen about meta-learning: a YAML file with a seed and the sections ``env``, ``train``, ``eval`` and ``policy``.
 
 ::
 

@@ -31,7 +31,7 @@ from shoal.envs.naming import find
 from shoal.meta.actions import Choices, actions_of
 from shoal.meta.agent import Agent
 from shoal.meta.buffers import SequenceBuffer, TransitionBuffer
-from shoal.meta.collecting import Collector, Trajectory
+from shoal.meta.collecting import Acting, Collector, Trajectory
 from shoal.meta.config import MetaConfig
 from shoal.meta.making import make_env, make_parallel_env
 from shoal.meta.network import AgentNetwork
@@ -115,7 +115,7 @@ class Learner:
         self.train_tasks, self.eval_tasks = self._split_tasks(num_train_tasks, num_eval_tasks)
 
     def _split_tasks(self, num_train_tasks: int | None, num_eval_tasks: int) -> tuple[list[Any], list[Any]]:
-        """Which tasks are learned from, and which, the last ones, are for evaluation. ``None`` stands for any that the environment makes up."""
+        """Those to learn from, and, the last ones, those for evaluation; ``None`` for any that the environment makes up."""
         if self.train_env.n_tasks is None:
             return [], [None] * num_eval_tasks
         tasks = list(self.train_env.get_all_task_idx())
@@ -129,7 +129,7 @@ class Learner:
     def _init_agent(self) -> None:
         config, env = self.config, self.train_env
         policy, train = config.policy, config.train
-        observation_size = int(np.prod(env.observation_space.shape))
+        observation_size = math.prod(env.observation_space.shape or ())
         actions = actions_of(env.action_space)
         self.agent_arch = policy.agent_arch
         with torch.random.fork_rng(devices=[]):
@@ -181,7 +181,7 @@ class Learner:
             )
             for number in range(first, first + num_rollouts)
         )  # fmt: skip
-        for trajectory in collector.collect(plans, num_rollouts):
+        for trajectory in collector.collect(plans, num_rollouts, "random" if random_actions else "policy"):
             self._keep(trajectory)
             steps += trajectory.num_steps
         self._spent["environments"] += collector.seconds.environments
@@ -331,7 +331,8 @@ class Learner:
             for number, task in enumerate(tasks)
         )
         played: list[Trajectory] = []
-        for trajectory in self._collector(places).collect(plans, len(tasks), deterministic=deterministic):
+        how: Acting = "best" if deterministic else "policy"
+        for trajectory in self._collector(places).collect(plans, len(tasks), how):
             if is_asked_to_stop():
                 break
             played.append(trajectory)

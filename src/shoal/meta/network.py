@@ -131,11 +131,11 @@ class AgentNetwork(nn.Module):
         return [parameter for parameter in self.parameters() if parameter.requires_grad]
 
     @property
-    def targets(self) -> list[nn.Parameter]:
+    def targets(self) -> list[torch.Tensor]:
         """What follows slowly."""
         return [*self.target_memory.parameters(), *self.target_critics.parameters()]
 
     @property
-    def followed(self) -> list[nn.Parameter]:
+    def followed(self) -> list[torch.Tensor]:
         """What the targets follow."""
         return [*self.critic_memory.parameters(), *self.critics.parameters()]

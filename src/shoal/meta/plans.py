@@ -31,10 +31,8 @@ class Plan(NamedTuple):
     task: Any
     seed: int
     """Of the environment."""
-    noise: Array
-    """For the actions of an agent, a row for each step."""
-    actions: Array | None
-    """Random ones, instead of an agent's."""
+    draws: Array
+    """Random numbers for an agent's actions, or the actions themselves, where these are random: a row for each step."""
 
 
 def generator(seed: int, purpose: Purpose, number: int = 0) -> np.random.Generator:
@@ -49,11 +47,11 @@ def plan_of(
     random = generator(seed, Purpose.ROLLOUTS, number)
     env_seed = int(random.integers(2**31))
     task = tasks[int(random.integers(len(tasks)))] if len(tasks) else None
-    noise = actions.noise(random, most_steps)
-    return Plan(number, task, env_seed, noise, actions.random(random, most_steps) if random_actions else None)
+    draw = actions.random if random_actions else actions.noise
+    return Plan(number, task, env_seed, draw(random, most_steps))
 
 
 def plan_of_evaluation(number: int, task: Any, most_steps: int, actions: Choices | Numbers, seed: int) -> Plan:
     """A rollout of an evaluation: the same each time."""
     random = generator(seed, Purpose.EVALUATION, number)
-    return Plan(number, task, int(random.integers(2**31)), actions.noise(random, most_steps), None)
+    return Plan(number, task, int(random.integers(2**31)), actions.noise(random, most_steps))

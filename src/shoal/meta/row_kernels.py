@@ -59,7 +59,7 @@ def gru(
 def lstm(
     inputs: Array, states: Array, of_inputs: Array, input_biases: Array, of_states: Array, state_biases: Array, after: Array
 ) -> None:  # fmt: skip
-    """A step of a long short-term memory: gates are input, forget, candidate and output. A state is what it shows and its cell."""
+    """A step of a long short-term memory: input, forget, candidate, output. A state is what it shows, and its cell."""
     size = states.shape[1] // 2
     gates = np.empty(4 * size, np.float32)
     for row in range(len(inputs)):

@@ -7,7 +7,7 @@ One update, with alpha as the weight of the entropy::
     actor       E[ alpha * log pi - min(Q1, Q2) ]
     alpha       log(alpha) * (entropy - target entropy)
 
-Transitions are sequences of one step, so there is one update for all architectures. Shapes: observations (time + 1, batch, ...),
+Transitions are sequences of one step, so there is one update for all architectures. Observations are (time + 1, batch, ...),
 all others (time, batch, ...); what lies behind the end of a rollout is masked.
 """
 
