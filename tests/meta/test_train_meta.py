@@ -19,12 +19,14 @@ import pytest
 import yaml
 
 from shoal.cli.main import main
+from shoal.meta.config import MetaConfig
 from shoal.runs import Checkpoints, RunFolder, read_metrics, state_json
 from shoal.runs.tensor_bytes import as_bytes
 
 SETTINGS: dict[str, Any] = {
     "seed": 1,
-    "env": {"env_name": "GridNavi-v0", "max_rollouts_per_task": 2, "num_parallel_workers": 3, "num_eval_tasks": 2},
+    "env": {"env_name": "GridNavi-v0", "max_rollouts_per_task": 2, "num_parallel_workers": 3, "num_train_tasks": 6,
+            "num_eval_tasks": 2},
     "train": {"num_iters": 4, "num_init_rollouts_pool": 3, "num_rollouts_per_iter": 4, "num_updates_per_iter": 2,
               "batch_size": 4, "buffer_size": 300},
     "eval": {"eval_every": None, "checkpoint_every": 2},
@@ -232,6 +234,19 @@ def test_a_dry_run_prints_a_file_that_says_the_same(capsys: Capture) -> None:
     assert capsys.readouterr().out == printed
 
 
+def test_flags_win_over_a_file_and_that_over_what_shoal_has_for_a_world(capsys: Capture) -> None:
+    Path("mine.yaml").write_text("env: {env_name: GridNavi-v0}\npolicy: {gamma: 0.8, lr: 0.5}\n")
+    assert main(["train-meta", "mine.yaml", "--policy.lr", "0.25", "--dry-run"]) == 0
+    said = yaml.safe_load(capsys.readouterr().out)
+    assert (said["policy"]["lr"], said["policy"]["gamma"]) == (0.25, 0.8)
+    assert said["env"]["max_rollouts_per_task"] == 4, "from the preset"
+    assert said["policy"]["policy_layers"] == [64]
+    assert main(["train-meta", "--env.env-name", "Wind-v0", "--dry-run"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out) == MetaConfig.of({"env": {"env_name": "Wind-v0"}}).model_dump(
+        mode="json"
+    )
+
+
 def test_losses_that_are_no_numbers_end_the_training(capsys: Capture) -> None:
     assert main(["train-meta", "tiny.yaml", "--checkpoint-dir", "run", "--policy.lr", "1e38", "--display", "none"]) == 1
     said = capsys.readouterr().err
@@ -250,7 +265,6 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: Captu
 
 
 def test_an_evaluation_that_is_stopped_says_what_it_has() -> None:
-    from shoal.meta.config import MetaConfig
     from shoal.meta.training import LearnerInTraining
 
     with LearnerInTraining(MetaConfig.of(SETTINGS)) as trainee:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
 from shoal.meta.config import MetaConfig
+from shoal.meta.presets import PRESETS, preset_of
 from shoal.meta.training import META
 from shoal.runs.display import LEVELS
 from shoal.runs.training.command import check_word, go_on, settings_in, start
@@ -30,7 +32,7 @@ def train_meta(
 ) -> int:
     """Train an agent that learns to learn. Ctrl-C stops and saves; `--resume FOLDER` goes on as if nothing had happened.
 
-    What was said on the command line wins over the file.
+    What was said on the command line wins over the file, and that over what Shoal has for some worlds.
 
     Args:
         config: a YAML file with settings, in the sections env, train, eval and policy.
@@ -46,8 +48,17 @@ def train_meta(
     shown = Shown(display, wandb)
     with plain_warnings():
         if resume is None:
-            written = {} if config is None else settings_in(config, MetaConfig, train_meta)
-            start(META, MetaConfig.of(written).replaced(**settings), checkpoint_dir, shown, dry_run)
+            start(META, settings_of(settings, config), checkpoint_dir, shown, dry_run)
         else:
             go_on(META, resume, settings, {"CONFIG": config, "--checkpoint-dir": checkpoint_dir}, shown, dry_run)
     return 0
+
+
+def settings_of(given: Mapping[str, Any], config: Path | None) -> MetaConfig:
+    """The settings that follow from flags, a file and a preset."""
+    written = {} if config is None else settings_in(config, MetaConfig, train_meta)
+    said = MetaConfig.of(written).replaced(**given)
+    if said.env.env_name.removeprefix("shoal/") not in PRESETS:
+        return said
+    preset = preset_of(said.env.env_name, said.policy.arch)
+    return MetaConfig.of(preset).replaced(**written).replaced(**given)

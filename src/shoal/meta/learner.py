@@ -31,7 +31,7 @@ from shoal.envs.naming import find
 from shoal.meta.actions import Choices, actions_of
 from shoal.meta.agent import Agent
 from shoal.meta.buffers import SequenceBuffer, TransitionBuffer
-from shoal.meta.collecting import Collector, Trajectory
+from shoal.meta.collecting import Acting, Collector, Trajectory
 from shoal.meta.config import MetaConfig
 from shoal.meta.making import make_env, make_parallel_env
 from shoal.meta.network import AgentNetwork
@@ -331,7 +331,8 @@ class Learner:
             for number, task in enumerate(tasks)
         )
         played: list[Trajectory] = []
-        for trajectory in self._collector(places).collect(plans, len(tasks), "best" if deterministic else "policy"):
+        how: Acting = "best" if deterministic else "policy"
+        for trajectory in self._collector(places).collect(plans, len(tasks), how):
             if is_asked_to_stop():
                 break
             played.append(trajectory)

@@ -140,8 +140,10 @@ META = Method(
     name="meta",
     verb="shoal train-meta",
     settings=MetaConfig,
-    changeable=("train.num_iters", "env.num_parallel_workers", "eval.eval_every", "eval.checkpoint_every",
-                "eval.keep_checkpoints"),
+    changeable=(
+        "train.num_iters", "env.num_parallel_workers", "env.parallel_kwargs", "eval.eval_every", "eval.checkpoint_every",
+        "eval.keep_checkpoints",
+    ),
     needed=("seed", "env.env_name", "train.num_iters", "policy.arch"),
     resolved=_resolved,
     make=LearnerInTraining,
