@@ -11,7 +11,7 @@ import pytest
 import shoal
 
 
-@pytest.mark.parametrize("name", ["shoal", "shoal.runs", "shoal.vector", "shoal.vector.backends"])
+@pytest.mark.parametrize("name", ["shoal", "shoal.meta", "shoal.runs", "shoal.vector", "shoal.vector.backends"])
 def test_all_names_what_is_there(name: str) -> None:
     module = importlib.import_module(name)
     assert len(set(module.__all__)) == len(module.__all__)

@@ -46,13 +46,13 @@ def curve(env: str, arch: str, seed: int, minutes: float, eval_every: int) -> It
             report = learner.train_once()
             spent[0] += time.perf_counter() - begin[0]
             spent[1] += time.process_time() - begin[1]
-            if report.iterations % eval_every == 0 or learner.is_done:
+            if report.updates % eval_every == 0 or learner.is_done:
                 # An agent that cannot remember is better off not to do the same in every episode.
                 both = [learner.evaluate(deterministic=one) for one in (True, False)]
                 played = max(both, key=lambda each: each.mean)
                 yield {
                     "steps": report.steps,
-                    "updates": report.updates,
+                    "updates": report.gradient_steps,
                     "seconds": round(spent[0], 1),
                     "processor_seconds": round(spent[1], 1),
                     "returns": [round(one, 3) for one in played.episode_returns],

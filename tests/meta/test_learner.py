@@ -52,10 +52,10 @@ def test_training_makes_all_iterations_and_says_what_happened() -> None:
     reports: list[Any] = []
     with learner_of() as learner:
         last = learner.train(reports.append)
-        assert [report.iterations for report in reports] == [1, 2, 3]
-        assert last.rollouts == 4 + 3 * 5 == learner._n_rollouts_total
+        assert [report.updates for report in reports] == [1, 2, 3]
+        assert last.episodes == 4 + 3 * 5 == learner._n_rollouts_total
         assert last.steps == learner._n_env_steps_total <= learner.n_env_steps_total == 18 * 19
-        assert last.updates == 9
+        assert last.gradient_steps == 9
         assert len(last.episode_returns) == 2
         assert sum(last.shares.values()) == pytest.approx(1.0)
         assert {"return_train_episode_1", "return_train_total"} <= {
@@ -63,14 +63,14 @@ def test_training_makes_all_iterations_and_says_what_happened() -> None:
         }
         assert np.isfinite(list(last.metrics().values())).all()
         assert "by episode" in str(last)
-        assert str(learner.evaluate()).startswith("2 tasks: ")
+        assert str(learner.evaluate()).count("2 tasks, by episode ")
         assert learner.is_done
 
 
 def test_a_fraction_of_updates_is_for_every_step() -> None:
     with learner_of("markov", train={"num_updates_per_iter": 0.5, "num_iters": 1}) as learner:
         report = learner.train()
-        pool = report.updates - int(np.ceil(0.5 * (report.steps - _steps_of_pool(4))))
+        pool = report.gradient_steps - int(np.ceil(0.5 * (report.steps - _steps_of_pool(4))))
         assert pool == int(0.5 * _steps_of_pool(4))
 
 

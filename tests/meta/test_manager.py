@@ -16,6 +16,7 @@ import shoal
 from shoal.meta import ParallelEnvManager, make_env, make_parallel_env
 from tests.comparing import difference
 from tests.meta.envs import Counting, Meeting, OldTasks
+from tests.scripts import run_script
 
 STILL = np.zeros(2, np.float32)
 Make = Callable[..., ParallelEnvManager]
@@ -97,6 +98,12 @@ def test_environment_i_is_what_make_env_makes_with_seed_plus_i(make: Make, name:
             observation, reward, done, info = remote.recv()
             expected = single.step(action)
             assert not difference([observation, reward, done, False, info], list(expected))
+
+
+def test_without_a_seed_everybody_draws_another_task(make: Make) -> None:
+    manager = make("PointRobot-v0", num_workers=8)
+    manager.reset()
+    assert len({tuple(task) for task in manager.envs.call("get_current_task")}) == 8
 
 
 def test_a_reset_may_have_a_seed_and_nothing_at_all_draws_a_task(make: Make) -> None:
@@ -324,6 +331,18 @@ def test_del_and_close_end_all_workers(process_backend: str) -> None:
         assert not psutil.wait_procs(workers, timeout=5)[1]
         with pytest.raises(shoal.Closed, match="environment 0 is closed"):
             remote.recv()
+
+
+def test_a_program_that_ends_without_closing_leaves_nothing_and_says_nothing() -> None:
+    done = run_script("""
+        from shoal.meta import make_parallel_env
+        manager = make_parallel_env("Wind-v0", 2, 4, backend="shm", num_processes=2)
+        manager.remotes[0].send(("reset", {"task": None}))
+        print(*manager.envs.worker_pids)
+    """)
+    assert (done.returncode, done.stderr) == (0, "")
+    for pid in map(int, done.stdout.split()):
+        assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def test_when_all_remotes_are_closed_everything_is(make: Make) -> None:

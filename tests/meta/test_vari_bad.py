@@ -11,6 +11,7 @@ from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
 import shoal
+from shoal.envs.meta.grid_navi import GridNaviEnv
 from shoal.meta import VariBadWrapper, make_env
 from tests.meta.envs import Counting, OldTasks, Taskless
 
@@ -92,8 +93,11 @@ def test_the_horizon_counts_steps_or_dummy_steps_too(horizon: Any, steps: int) -
 def test_the_horizon_is_that_of_a_time_limit_if_there_is_one() -> None:
     assert VariBadWrapper(TimeLimit(Counting(), 4), 3).horizon_bamdp == 12
     assert make_env("GridNavi-v0", 4).horizon_bamdp == 60
+    assert VariBadWrapper(GridNaviEnv(max_episode_steps=9), 4).horizon_bamdp == 36
     with pytest.raises(shoal.ConfigurationError, match="no time limit.*max_episode_steps="):
         _ = VariBadWrapper(OldTasks(), 1).horizon_bamdp
+    with pytest.raises(shoal.ConfigurationError, match="no time limit"):
+        _ = VariBadWrapper(GridNaviEnv(), 1).horizon_bamdp
 
 
 def test_the_end_by_a_time_limit_is_told_apart_from_an_end_in_the_environment() -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from shoal.meta.training import META
 from shoal.ppo.config import PPOConfig
 from shoal.ppo.run import PPO
 from shoal.runs import Checkpoint, CheckpointDamaged, Checkpoints, RunFolder
@@ -22,7 +23,7 @@ from shoal.runs.training.needs import check_that_training_is_installed
 from shoal.runs.training.plain_warnings import plain_warnings
 from shoal.vector.errors import ConfigurationError, StateError
 
-METHODS = {method.name: method for method in (PPO,)}
+METHODS = {method.name: method for method in (PPO, META)}
 WHICH = ("last", "best")
 
 

@@ -19,6 +19,7 @@ from shoal.cli.demo import demo
 from shoal.cli.envs import envs
 from shoal.cli.evaluate import evaluate
 from shoal.cli.profile import profile
+from shoal.meta.command import train_meta
 from shoal.ppo.command import train
 from shoal.vector.caller import PACKAGE
 from shoal.vector.nearest import did_you_mean
@@ -30,6 +31,7 @@ VERBS: dict[str, Callable[..., int | None]] = {
     "check": check,
     "profile": profile,
     "train": train,
+    "train-meta": train_meta,
     "eval": evaluate,
 }
 ADVICE = "  The other environments are fine."

@@ -86,12 +86,10 @@ class EvalSettings(Settings):
 
     eval_every: int | None = Field(default=20, ge=1)
     """Evaluate after so many iterations."""
-    log_every: int = Field(default=1, ge=1)
-    """Say how far it is after so many iterations."""
     checkpoint_every: int = Field(default=50, ge=1)
     """Save after so many iterations, and at the end."""
-    keep_checkpoints: int = Field(default=1, ge=1)
-    """How many of the last ones are kept, beside the best. Each holds what is kept of rollouts."""
+    keep_checkpoints: int = Field(default=3, ge=1)
+    """How many of the last ones are kept, beside the best. The last alone holds what is kept of rollouts."""
 
 
 class PolicySettings(Settings):

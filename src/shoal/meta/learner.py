@@ -27,10 +27,11 @@ from typing import Any, Self
 import numpy as np
 import torch
 
+from shoal.envs.naming import find
 from shoal.meta.actions import Choices, actions_of
 from shoal.meta.agent import Agent
 from shoal.meta.buffers import SequenceBuffer, TransitionBuffer
-from shoal.meta.collecting import Collector, Trajectory
+from shoal.meta.collecting import Acting, Collector, Trajectory
 from shoal.meta.config import MetaConfig
 from shoal.meta.making import make_env, make_parallel_env
 from shoal.meta.network import AgentNetwork
@@ -38,7 +39,9 @@ from shoal.meta.places import ManyPlaces, OnePlace, Places
 from shoal.meta.plans import Purpose, generator, plan_of, plan_of_evaluation
 from shoal.meta.report import Evaluation, MetaReport, advice_on
 from shoal.meta.sac import SAC, SAID, Batch
+from shoal.meta.saving import load, memory_of, state_of, tensors_of
 from shoal.runs.config_file import read_config
+from shoal.runs.errors import Diverged
 from shoal.vector.errors import ConfigurationError, StateError
 
 OnReport = Callable[[MetaReport], None]
@@ -96,15 +99,16 @@ class Learner:
         """
         if env_type != "meta":
             raise ConfigurationError(f"env_type must be 'meta', got {env_type!r}")
+        env_id = find(env_name) if isinstance(env_name, str) else env_name
         kwargs |= {"num_train_tasks": num_train_tasks, "num_eval_tasks": num_eval_tasks}
         self.train_env_parallel = None
         if num_parallel_workers > 1:
             self.train_env_parallel = make_parallel_env(
-                env_name, max_rollouts_per_task, num_workers=num_parallel_workers, seed=self.seed,
+                env_id, max_rollouts_per_task, num_workers=num_parallel_workers, seed=self.seed,
                 **kwargs, **(parallel_kwargs or {}),
             )  # fmt: skip
-        self.train_env = make_env(env_name, max_rollouts_per_task, seed=self.seed, **kwargs)
-        self.eval_env = make_env(env_name, max_rollouts_per_task, seed=self.seed + 1, **kwargs)
+        self.train_env = make_env(env_id, max_rollouts_per_task, seed=self.seed, **kwargs)
+        self.eval_env = make_env(env_id, max_rollouts_per_task, seed=self.seed + 1, **kwargs)
         self.max_rollouts_per_task = max_rollouts_per_task
         self.max_trajectory_len = int(self.train_env.horizon_bamdp)
         """Most steps of a rollout."""
@@ -145,6 +149,8 @@ class Learner:
         self._batches = generator(config.seed, Purpose.BATCHES)
         self._n_env_steps_total = self._n_rollouts_total = self._n_updates_total = self._n_iterations = 0
         self._seconds = 0.0
+        self._first: tuple[float, int] | None = None
+        """After how many seconds the first iteration of this process was made, and its number."""
         self._forget_the_last()
         self.last_report: MetaReport | None = None
 
@@ -204,7 +210,7 @@ class Learner:
         """Train until all iterations are made; returns the last report."""
         while not self.is_done:
             report = self.train_once()
-            if on_report is not None and (self.is_done or self._n_iterations % self.config.eval.log_every == 0):
+            if on_report is not None:
                 on_report(report)
         if self.last_report is None:
             raise StateError("there is nothing left to train: all iterations were made already")
@@ -248,6 +254,11 @@ class Learner:
         for _ in range(num_updates):
             sample = self.policy_storage.random_batch(self.config.train.batch_size, self._batches)
             said += self.algorithm.update(Batch(*map(torch.from_numpy, sample)))
+        if not torch.isfinite(said).all():
+            raise Diverged(
+                f"training has diverged after step {self._n_env_steps_total:,}: the losses are no numbers any more. Rewards or "
+                f"observations of {self.config.env.env_name} may be too large, or policy.lr too high"
+            )
         self._n_updates_total += num_updates
         self._spent["update"] += time.perf_counter() - begin
         return dict(zip(SAID, (said / num_updates).tolist(), strict=True))
@@ -262,52 +273,83 @@ class Learner:
         shares = {name: spent / seconds for name, spent in self._spent.items()}
         latest = self._latest[-self.config.train.num_rollouts_per_iter :]
         returns = np.stack([one.returns(self.max_rollouts_per_task) for one in latest])
+        means: list[float] = returns.mean(axis=0).tolist()
         self.last_report = MetaReport(
-            iterations=self._n_iterations,
-            updates=self._n_updates_total,
+            updates=self._n_iterations,
+            gradient_steps=self._n_updates_total,
             steps=self._n_env_steps_total,
-            rollouts=self._n_rollouts_total,
-            episode_returns=returns.mean(axis=0).tolist(),
+            episodes=self._n_rollouts_total,
+            mean_return=sum(means),
+            episode_returns=means,
             success_rate=_success_rate(latest),
             steps_per_second=steps / seconds,
             seconds=self._seconds,
+            seconds_left=self._seconds_left(),
+            learning_rate=self.config.policy.lr,
+            restarts=0 if self.train_env_parallel is None else self.train_env_parallel.stats.restarts,
             losses=train_stats,
             shares={**shares, "other": max(0.0, 1.0 - sum(shares.values()))},
             advice=advice_on(self._spent["environments"], self._spent["policy"], self.config.env.num_parallel_workers),
         )
         return self.last_report
 
+    def _seconds_left(self) -> float | None:
+        """From the rate since the first iteration of this process, in which the pool is filled and workers start."""
+        made, left = self._n_iterations, self.config.train.num_iters - self._n_iterations
+        self._first = self._first or (self._seconds, made)
+        if not left:
+            return 0.0
+        return None if made == self._first[1] else left * (self._seconds - self._first[0]) / (made - self._first[1])
+
     # -- afterwards ------------------------------------------------------------------------------------------------------
 
-    def evaluate(self, tasks: Sequence[Any] | None = None, deterministic: bool = True) -> Evaluation:
-        """Play each of these tasks once, by default those for evaluation. The result is the same however many play at once."""
+    def evaluate(
+        self,
+        tasks: Sequence[Any] | None = None,
+        deterministic: bool = True,
+        *,
+        seed: int | None = None,
+        is_asked_to_stop: Callable[[], bool] = lambda: False,
+    ) -> Evaluation:
+        """Play each of these tasks once. The result is the same however many play at once.
+
+        Args:
+            tasks: by default, those for evaluation.
+            deterministic: with the most likely actions.
+            seed: another one than the run's gives tasks other starts, and other tasks where these are made up.
+            is_asked_to_stop: asked after every task; those that are over count.
+        """
         tasks = self.eval_tasks if tasks is None else tasks
         if not len(tasks):
             raise ConfigurationError("there are no tasks to evaluate on: give at least one, or None for any")
         self.agent.take(self.network)
+        its_seed = self.seed if seed is None else seed
         parallel = self.train_env_parallel
         places = OnePlace(self.eval_env) if parallel is None else ManyPlaces(parallel)
         plans = (
-            plan_of_evaluation(number, task, self.max_trajectory_len, self.agent.actions, self.seed)
+            plan_of_evaluation(number, task, self.max_trajectory_len, self.agent.actions, its_seed)
             for number, task in enumerate(tasks)
         )
-        played = list(self._collector(places).collect(plans, len(tasks), "best" if deterministic else "policy"))
+        played: list[Trajectory] = []
+        how: Acting = "best" if deterministic else "policy"
+        for trajectory in self._collector(places).collect(plans, len(tasks), how):
+            if is_asked_to_stop():
+                break
+            played.append(trajectory)
+        returns = [one.returns(self.max_rollouts_per_task) for one in played]
         return Evaluation(
-            returns_per_episode=np.stack([one.returns(self.max_rollouts_per_task) for one in played]),
+            returns_per_episode=np.reshape(returns, (-1, self.max_rollouts_per_task)),
             success_rate=_success_rate(played),
             total_steps=np.array([one.num_steps for one in played]),
         )
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that decides how training goes on."""
-        from shoal.meta.saving import state_of, tensors_of
-
-        return {"tensors": tensors_of(self), "state": state_of(self)}
+        kept = {name: value.clone() for name, value in memory_of(self).items()}
+        return {"tensors": {**tensors_of(self), **kept}, "state": state_of(self)}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on from there, bit by bit as if there had been no interruption."""
-        from shoal.meta.saving import load
-
         load(self, state_dict["tensors"], state_dict["state"])
 
     def close(self) -> None:
@@ -328,7 +370,7 @@ class Learner:
 
 
 def _success_rate(trajectories: Sequence[Trajectory]) -> float | None:
-    if not trajectories[0].has_goal:
+    if not trajectories or not trajectories[0].has_goal:
         return None
     return float(np.mean([one.has_reached_goal for one in trajectories]))
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
+from shoal.runs.report import Report, Row
 from shoal.vector.layout import Array
 
 MUCH = 0.5
@@ -13,7 +16,7 @@ MUCH = 0.5
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What an agent is worth on some tasks."""
+    """What an agent is worth on some tasks; none of them, if it was asked to stop before the first was over."""
 
     returns_per_episode: Array
     """(tasks, episodes of a task)"""
@@ -25,7 +28,7 @@ class Evaluation:
     @property
     def mean(self) -> float:
         """The return of a task, over all its episodes."""
-        return float(self.returns_per_episode.sum(axis=1).mean())
+        return float(self.returns_per_episode.sum(axis=1).mean()) if len(self.total_steps) else math.nan
 
     @property
     def episode_returns(self) -> list[float]:
@@ -34,63 +37,49 @@ class Evaluation:
 
     def metrics(self) -> dict[str, float]:
         """For the metrics file."""
-        return _metrics_of(self.episode_returns, self.success_rate, "eval")
+        return {"charts/eval_return": self.mean, **_metrics_of(self.episode_returns, self.success_rate, "eval")}
 
     def __str__(self) -> str:
-        success = "" if self.success_rate is None else f", goal reached in {100 * self.success_rate:.0f} %"
-        return f"{len(self.total_steps)} tasks: {self.mean:.2f} in all, {_in_words(self.episode_returns)}{success}"
+        if not len(self.total_steps):
+            return "no task was completed"
+        success = _in_percent(self.success_rate)
+        return f"{self.mean:.2f} ({len(self.total_steps)} tasks, {_in_words(self.episode_returns)}{success})"
 
 
 @dataclass(frozen=True, kw_only=True)
-class MetaReport:
-    """How far meta-learning is."""
+class MetaReport(Report):
+    """How far meta-learning is. What is counted as an update is an iteration, and as an episode a rollout: a whole task."""
 
-    iterations: int
-    updates: int
-    """Steps of gradients."""
-    steps: int
-    """Of single environments, since training began (also before it was resumed)."""
-    rollouts: int
-    """Tasks that were played."""
+    curve: ClassVar[str] = "Mean return"
+    counted: ClassVar[str] = "Rollout"
+    turn: ClassVar[str] = "Iteration"
+
+    gradient_steps: int
     episode_returns: list[float]
     """Of the rollouts of this iteration: the mean of the first episode, of the second, ..."""
     success_rate: float | None
     """The share of these rollouts whose goal was reached, where tasks have one."""
-    steps_per_second: float
-    """Of this iteration, learning included."""
-    seconds: float
-    """Since training began or was resumed."""
-    losses: Mapping[str, float] = field(default_factory=dict)
-    """``critic_loss``, ``actor_loss``, ``entropy``, ``alpha``, ``value``."""
-    shares: Mapping[str, float] = field(default_factory=dict)
-    """Of the time: ``environments``, ``policy``, ``update``; the rest is ``other``."""
-    advice: str = ""
-    """What limits collecting, if it is not the environments."""
 
-    @property
-    def mean_return(self) -> float:
-        """Of a task, over all its episodes."""
-        return sum(self.episode_returns)
+    def rows(self) -> Sequence[Row]:
+        """What else the panel shows."""
+        rows = [Row("By episode", self.episode_returns)] if len(self.episode_returns) > 1 else []
+        reached = "" if self.success_rate is None else f"goal reached in {100 * self.success_rate:.0f} %"
+        return [*rows, Row("Rollouts", (self.episodes,), reached)]
+
+    def lines(self) -> Sequence[str]:
+        """What else is said in a log."""
+        words = _in_words(self.episode_returns)
+        return [f"Return of a task: {self.mean_return:.2f}, {words}{_in_percent(self.success_rate)}"]
 
     def metrics(self) -> dict[str, float]:
         """The same under the names that the field knows."""
-        return {
-            "global_step": self.steps,
-            "charts/SPS": self.steps_per_second,
-            "charts/iterations": self.iterations,
-            "charts/rollouts": self.rollouts,
-            "charts/updates": self.updates,
-            **_metrics_of(self.episode_returns, self.success_rate, "train"),
-            **{f"losses/{name}": value for name, value in self.losses.items()},
-            **{f"time/{name}": value for name, value in self.shares.items()},
-        }
+        more = _metrics_of(self.episode_returns, self.success_rate, "train")
+        return {**super().metrics(), "charts/gradient_steps": float(self.gradient_steps), **more}
 
     def __str__(self) -> str:
-        success = "" if self.success_rate is None else f", goal reached in {100 * self.success_rate:.0f} %"
-        text = (
-            f"{self.steps:,} steps, {self.rollouts:,} rollouts, {self.steps_per_second:,.0f} steps/s: "
-            f"{self.mean_return:.2f} a task, {_in_words(self.episode_returns)}{success}"
-        )
+        """As a line of a log."""
+        counts = f"{self.steps:,} steps, {self.episodes:,} rollouts, {self.steps_per_second:,.0f} steps/s"
+        text = f"{counts}: {self.lines()[0]}"
         return f"{text}; {self.advice}" if self.advice else text
 
 
@@ -117,3 +106,7 @@ def _metrics_of(episode_returns: list[float], success_rate: float | None, where:
 
 def _in_words(episode_returns: list[float]) -> str:
     return "by episode " + ", ".join(f"{one:.2f}" for one in episode_returns)
+
+
+def _in_percent(success_rate: float | None) -> str:
+    return "" if success_rate is None else f", goal reached in {100 * success_rate:.0f} %"

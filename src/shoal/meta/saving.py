@@ -19,7 +19,7 @@ VERSION = 1
 
 
 def tensors_of(learner: Learner) -> dict[str, torch.Tensor]:
-    """Weights, the optimisers' moments, what is kept of rollouts, and torch's random numbers."""
+    """Weights, the optimisers' moments, and torch's random numbers."""
     algorithm = learner.algorithm
     tensors = {f"network.{name}": value for name, value in learner.network.state_dict().items()}
     tensors["log_alpha"] = algorithm.log_alpha
@@ -27,9 +27,13 @@ def tensors_of(learner: Learner) -> dict[str, torch.Tensor]:
         for number, moments in optimiser.state_dict()["state"].items():
             tensors |= {f"{name}.{number}.{which}": value for which, value in moments.items()}
     tensors["noise"] = algorithm.random.get_state()
-    kept = learner.policy_storage.state()
-    tensors |= {f"buffer.{name}": torch.from_numpy(part) for name, part in kept.items() if isinstance(part, np.ndarray)}
     return {name: value.detach().clone() for name, value in tensors.items()}
+
+
+def memory_of(learner: Learner) -> dict[str, torch.Tensor]:
+    """What is kept of rollouts, where it lies: nothing is copied."""
+    kept = learner.policy_storage.state()
+    return {f"buffer.{name}": torch.from_numpy(part) for name, part in kept.items() if isinstance(part, np.ndarray)}
 
 
 def state_of(learner: Learner) -> dict[str, Any]:
@@ -47,8 +51,8 @@ def state_of(learner: Learner) -> dict[str, Any]:
     }
 
 
-def load(learner: Learner, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
-    """Go on from there."""
+def load(learner: Learner, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> str | None:
+    """Go on from there. Returns a sentence if what was kept of rollouts is not there any more."""
     if state["version"] != VERSION:
         raise ConfigurationError(f"this checkpoint is of version {state['version']}, and this is Shoal's {VERSION}")
     load_network(learner, tensors)
@@ -62,11 +66,17 @@ def load(learner: Learner, tensors: dict[str, torch.Tensor], state: dict[str, An
         optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
     learner.algorithm.random.set_state(tensors["noise"])
     kept = {name: value.numpy() for name, value in _part(tensors, "buffer.").items()}
-    learner.policy_storage.load({**state["buffer"], **kept})
+    if kept:
+        learner.policy_storage.load({**state["buffer"], **kept})
     learner._n_env_steps_total, learner._n_rollouts_total = state["steps"], state["rollouts"]
     learner._n_updates_total, learner._n_iterations = state["updates"], state["iterations"]
     learner._batches.bit_generator.state = state["batches"]
     learner.agent.random.bit_generator.state = state["acting"]
+    if kept:
+        return None
+    return (
+        "what was kept of rollouts is saved with the last checkpoint alone: from here, only new ones are learned from"
+    )
 
 
 def load_network(learner: Learner, tensors: dict[str, torch.Tensor]) -> None:

@@ -6,8 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from shoal.ppo.config import PPOConfig
-from shoal.runs.training.needs import check_that_training_is_installed
 from shoal.ppo.report import Goal, Report
+from shoal.runs.training.needs import check_that_training_is_installed
 
 if TYPE_CHECKING:
     from shoal.ppo.evaluating import Evaluation

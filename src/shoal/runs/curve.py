@@ -14,6 +14,8 @@ from shoal.runs.durable import reason_of
 from shoal.vector.errors import ConfigurationError, StateError
 
 RETURN, SPEED, RESTARTS = "charts/episodic_return", "charts/SPS", "charts/restarts"
+OF_EPISODE = "metrics/return_train_episode_"
+"""Where a task has several episodes: what the first of them brought, the second, ..."""
 LOSSES = {"losses/policy_loss": "policy loss", "losses/value_loss": "value loss", "losses/entropy": "entropy"}
 TEXT, FAINT, GRID = "#22303a", "#6b7a85", "#e6eaed"
 TEAL, BLUE, RED, AMBER = "#0b7a75", "#5b9bd5", "#d9534f", "#f0ad4e"
@@ -35,7 +37,7 @@ def draw_learning_curve(metrics: Sequence[Mapping[str, Any]], path: str | os.Pat
         from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ModuleNotFoundError as error:
         raise ConfigurationError("the learning curve needs matplotlib: pip install 'shoal[train]'") from error
-    returns = _series(metrics, RETURN)
+    *earlier, returns = _by_episode(metrics) or [_series(metrics, RETURN)]
     if not len(returns.steps):
         raise StateError(
             f"there is nothing to draw: none of {len(metrics)} lines of metrics has a number for {RETURN!r}. "
@@ -47,8 +49,9 @@ def draw_learning_curve(metrics: Sequence[Mapping[str, Any]], path: str | os.Pat
     layout = ConstrainedLayoutEngine(w_pad=0.2, h_pad=0.16, hspace=0.04)
     figure = Figure(figsize=(9, 5.8 if has_second else 4.4), layout=layout)
     panels = np.atleast_1d(figure.subplots(1 + has_second, 1, sharex=True, height_ratios=[3, 1][: 1 + has_second]))
-    _draw_returns(panels[0], returns, title)
+    _draw_returns(panels[0], returns, earlier, title)
     _mark_restarts(panels[0], _series(metrics, RESTARTS))
+    _explain(panels[0])
     if len(speed.steps):
         _draw_speed(panels[1], speed)
     elif losses:
@@ -68,16 +71,29 @@ def _series(metrics: Sequence[Mapping[str, Any]], name: str) -> Series:
     return Series(columns[:, 0], columns[:, 1])
 
 
+def _by_episode(metrics: Sequence[Mapping[str, Any]]) -> list[Series]:
+    """The returns of the first episode of tasks, of the second, and so on; none where a task is one episode."""
+    episodes: list[Series] = []
+    while len((series := _series(metrics, f"{OF_EPISODE}{len(episodes) + 1}")).steps):
+        episodes.append(series)
+    return episodes if len(episodes) > 1 else []
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def _draw_returns(panel: Any, returns: Series, title: str) -> None:
+def _draw_returns(panel: Any, returns: Series, earlier: Sequence[Series], title: str) -> None:
+    """``earlier`` are those of a task's episodes before its last."""
     best = int(returns.values.argmax())
-    panel.plot(returns.steps, returns.values, color=TEAL, linewidth=2.0, solid_capstyle="round", zorder=3)
+    for number, one in enumerate(earlier, start=1):
+        colour = {"color": TEAL, "alpha": number / (len(earlier) + 1)}
+        panel.plot(one.steps, one.values, **colour, linewidth=1.2, zorder=3, label=f"episode {number} of a task")
+    label = f"episode {len(earlier) + 1}" if earlier else None
+    panel.plot(returns.steps, returns.values, color=TEAL, linewidth=2.0, solid_capstyle="round", zorder=3, label=label)
     if len(returns.steps) == 1:
         panel.plot(returns.steps, returns.values, "o", color=TEAL, markersize=6, zorder=4)
-    low, high = _room(returns.values)
+    low, high = _room(np.concatenate([one.values for one in (*earlier, returns)]))
     panel.set_ylim(low, high)
     panel.fill_between(returns.steps, returns.values, low, color=TEAL, alpha=0.10, linewidth=0, zorder=2)
     panel.plot(
@@ -102,7 +118,6 @@ def _mark_restarts(panel: Any, restarts: Series) -> None:
             color=RED, markersize=6, transform=panel.get_xaxis_transform(), clip_on=False, zorder=6,
             label="a worker was replaced",
         )  # fmt: skip
-        _explain(panel, columns=1)
 
 
 def _draw_speed(panel: Any, speed: Series) -> None:
@@ -121,14 +136,18 @@ def _draw_speed(panel: Any, speed: Series) -> None:
 def _draw_losses(panel: Any, losses: Mapping[str, Series]) -> None:
     for (label, series), colour in zip(losses.items(), (BLUE, AMBER, RED), strict=False):
         panel.plot(series.steps, _smooth(series.values), color=colour, linewidth=1.5, label=label)
-    _explain(panel, columns=len(losses))
+    _explain(panel)
     _dress(panel, "losses")
 
 
-def _explain(panel: Any, columns: int) -> None:
+def _explain(panel: Any) -> None:
     """Above the panel, where nothing is drawn."""
+    handles, labels = panel.get_legend_handles_labels()
+    if not handles:
+        return
     panel.legend(
-        loc="lower right", bbox_to_anchor=(1.0, 0.985), ncols=columns, frameon=False, fontsize=9, labelcolor=FAINT,
+        handles, labels, ncols=len(handles),
+        loc="lower right", bbox_to_anchor=(1.0, 0.985), frameon=False, fontsize=9, labelcolor=FAINT,
         handlelength=1.4, handletextpad=0.5, borderaxespad=0.2,
     )  # fmt: skip
 

@@ -24,7 +24,10 @@ MEMORY = "memory.npz"
 def write_memory(path: Path, memory: Mapping[str, torch.Tensor]) -> None:
     """Make the file, on the disk when this returns."""
     with open(path / MEMORY, "xb") as file:
-        np.savez(file, allow_pickle=False, **{name: tensor.numpy() for name, tensor in memory.items()})
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, tensor in memory.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, tensor.numpy(), allow_pickle=False)
         file.flush()
         os.fsync(file.fileno())
 
@@ -34,7 +37,7 @@ def read_memory(path: Path) -> dict[str, torch.Tensor]:
     import torch
 
     try:
-        with np.load(path / MEMORY, allow_pickle=False) as saved:
+        with open(path / MEMORY, "rb") as file, np.load(file, allow_pickle=False) as saved:
             return {name: torch.from_numpy(saved[name]) for name in saved.files}
     except FileNotFoundError:
         return {}

@@ -48,6 +48,8 @@ class Report:
     """What the mean return is called where its course is drawn."""
     counted: ClassVar[str] = "Episode"
     """What one of ``episodes`` is called."""
+    turn: ClassVar[str] = "Update"
+    """What one of ``updates`` is called."""
 
     updates: int
     steps: int

@@ -59,9 +59,9 @@ class Settings(BaseModel):
 
     def replaced(self, **values: Any) -> Self:
         """The same with other values, checked again. Of a section, those that are not said stay."""
-        before = self.model_dump()
+        before, fields = self.model_dump(), type(self).model_fields
         for name, value in values.items():
-            is_part = name in type(self).model_fields and section_of(type(self).model_fields[name].annotation) is not None
+            is_part = name in fields and section_of(fields[name].annotation) is not None
             before[name] = {**before[name], **value} if is_part and isinstance(value, Mapping) else value
         return type(self).of(before)
 

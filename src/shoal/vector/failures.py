@@ -8,6 +8,7 @@ the class that was raised.
 from __future__ import annotations
 
 import pickle
+import sys
 import traceback
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from shoal.vector.observations import ContractViolation, shortened
 
 MAX_MESSAGE = 10_000
 MAX_TRACEBACK = 50_000
+CANNOT_IMPORT = ("ModuleNotFoundError", "ImportError")
 
 
 class RemoteTraceback(Exception):
@@ -176,6 +178,11 @@ def _describe(failure: Failure, where: str) -> str:
         details.append(f"episode {failure.episode}")
     if details:
         text += f"\n  Where: {', '.join(details)}."
+    if failure.phase == "construct" and failure.type_name in CANNOT_IMPORT and "pip install" not in failure.message:
+        text += (
+            f"\n  What to do: install what is missing for {sys.executable}. A module of yours must be one that any process "
+            "finds: in an installed package, in the folder of the script, or in a folder of PYTHONPATH."
+        )
     if failure.phase in ("reset", "step"):
         text += (
             "\n  The other environments are fine. Reset this one (reset(), or reset with a reset_mask) to go on, "

@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.console import Console
 
-from shoal.runs.display import open_display
 from shoal.ppo.report import Goal, Report
+from shoal.runs.display import open_display
 from tests.runs.display.terminal import Screen
 
 LOSSES = {

@@ -13,7 +13,6 @@ from gymnasium.vector import AutoresetMode
 
 import shoal
 from shoal import ParallelEnv
-from shoal.envs.meta.grid_navi import GridNaviEnv
 from shoal.envs.meta.point_robot import PointRobotSparseEnv
 from shoal.vector.batch_slice import BatchSlice
 from tests.comparing import difference
@@ -65,25 +64,6 @@ def test_tasks_survive_the_death_of_workers(process_backend: str, are_rows: bool
     with ParallelEnv(fns, backend=process_backend, num_workers=2, start_method="fork") as envs:
         assert not difference(play(envs, kill_at=(2, 13, 14, 41)), expected)
         assert envs.stats.restarts == 4
-
-
-def test_a_task_that_is_kept_is_part_of_where_an_episode_begins(process_backend: str) -> None:
-    """Long after it was given: what is repeated then begins with a reset that does not name it."""
-
-    def last(envs: ParallelEnv, kills: bool) -> list[Any]:
-        envs.reset(seed=1, options=[{"task": 3}, {"task": 9}])
-        for number in range(4000):
-            if kills and number == 3500:
-                os.kill(envs.worker_pids[0], signal.SIGKILL)
-            envs.step([number % 5, 1])
-        return [envs.step([2, 1]) for _ in range(40)]
-
-    make = functools.partial(GridNaviEnv, n_tasks=21, max_episode_steps=15)
-    with ParallelEnv([make] * 2, backend="serial") as envs:
-        expected = last(envs, kills=False)
-    with ParallelEnv([make] * 2, backend=process_backend, num_workers=1, start_method="fork") as envs:
-        assert not difference(last(envs, kills=True), expected)
-        assert envs.stats.restarts == 1
 
 
 def test_a_task_goes_into_copies_and_saved_states(backend: str) -> None:

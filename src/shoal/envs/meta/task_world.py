@@ -16,7 +16,7 @@ import numpy as np
 from shoal.envs.chance import below, uniform
 from shoal.envs.compiling import rule
 from shoal.envs.meta.task_list import checked, number_of_tasks
-from shoal.envs.world import World
+from shoal.envs.world import UNLIMITED, World
 from shoal.envs.world_env import RowEnv
 from shoal.vector.errors import ConfigurationError, ResetNeeded
 from shoal.vector.layout import Array
@@ -45,6 +45,13 @@ class TaskRow(RowEnv):
 
     takes_task_option = True
     """Whether ``reset`` takes ``options={"task": ...}``."""
+
+    @property
+    def _max_episode_steps(self) -> int:
+        """How long an episode is. Learners of the literature ask for it by this name."""
+        if self._rows.limit == UNLIMITED:
+            raise AttributeError(f"{self} has no time limit")
+        return self._rows.limit
 
     def reset_task(self, task: int | None = None) -> None:
         """Let this be the task from the next ``reset`` on; ``None``: one that is drawn then."""

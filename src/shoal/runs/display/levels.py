@@ -26,7 +26,7 @@ SECONDS_BETWEEN_DRAWINGS = 0.25
 SECONDS_BETWEEN_LINES = 10.0
 FIRST_REPORTS = 10
 """So many reports are all written to a log, however quickly they follow each other."""
-PLAIN_LOSSES = ("policy_loss", "value_loss", "entropy", "approx_kl")
+PLAIN_LOSSES = ("policy_loss", "value_loss", "entropy", "approx_kl", "critic_loss", "actor_loss")
 """Those that fit into a line of a log."""
 
 

@@ -91,7 +91,7 @@ class RunPanel:
             replaced = "1 worker was replaced" if report.restarts == 1 else f"{report.restarts:,} workers were replaced"
             yield "Restarts", Text(replaced, "bold yellow")
         if console.height >= ENOUGH_LINES:
-            yield "Updates", f"{report.updates:,}   learning rate {report.learning_rate:.2e}"
+            yield f"{report.turn}s", f"{report.updates:,}   learning rate {report.learning_rate:.2e}"
             yield "Losses", _losses(report, width)
             yield "Time", _time(report, width, console, options)
 

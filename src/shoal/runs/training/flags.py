@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
 from collections.abc import Iterable
 from types import UnionType
 from typing import Annotated, Any, Literal, TypedDict, Union, get_args, get_origin
@@ -46,13 +47,14 @@ def flags_of(settings: type[Settings]) -> Any:
             flags[name] = flags_of(section)
         elif get_origin(field.annotation) is not dict:
             flags[name] = _flag(field)
-    return TypedDict(settings.__name__, flags, total=False)  # type: ignore[misc]  # mypy wants to read them here
+    typed: Any = TypedDict  # mypy wants to read the names here
+    return typed(settings.__name__, flags, total=False)
 
 
 def _flag(field: Any) -> Any:
     """A setting as the type of a flag."""
     type_, choices = field.annotation, choices_of(field.annotation)
-    text = " ".join((field.description or "").split()).replace("``", "")
+    text = re.sub(r":\w+:|`", "", " ".join((field.description or "").split()))
     metavar = None
     if choices:
         parts = get_args(type_)

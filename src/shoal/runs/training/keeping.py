@@ -27,7 +27,7 @@ class Keeper:
         self._method, self._trainee, self._folder, self._say = method, trainee, folder, say
         self._often = trainee.often
         self._checkpoints = Checkpoints(
-            folder.path, keep_last=self._often.keep, keep_last_is_called="--keep-checkpoints"
+            folder.path, keep_last=self._often.keep, keep_last_is_called=self._often.keep_is_called
         )
         self._has_complained = False
         self._saved_updates: int | None = None

@@ -39,9 +39,7 @@ from shoal.runs.training.trainee import Film, Method, Shown, Trainee
 from shoal.vector.errors import ConfigurationError, ShoalError, StateError
 
 
-def begin(
-    method: Method, config: Settings, shown: Shown, root: Path = Path("runs"), at: Path | None = None
-) -> Report:
+def begin(method: Method, config: Settings, shown: Shown, root: Path = Path("runs"), at: Path | None = None) -> Report:
     """Train from the beginning, in a new folder in ``root``, or in one ``at`` a place of the user's choice."""
     config = method.resolved(config)
     film = method.film_of(config, shown.record_video)
@@ -81,14 +79,18 @@ def saved_settings(method: Method, run: RunFolder) -> Settings:
     """Those of a run that was made in this way."""
     algorithm = run.made_with("algorithm")
     if algorithm not in (None, method.name):
-        raise ConfigurationError(f"{run.path} holds a run of {algorithm!r}, and {method.verb} goes on with those of {method.name!r}")
+        raise ConfigurationError(
+            f"{run.path} holds a run of {algorithm!r}, and {method.verb} goes on with those of {method.name!r}"
+        )
     return method.settings.of(read_saved_config(run, method.settings, method.needed))
 
 
 def changed(method: Method, run: RunFolder, said: Mapping[str, Any]) -> tuple[Settings, Settings]:
     """The settings of a run, and these with what is said now. Refuses what its results depend on."""
     before = saved_settings(method, run)
-    after = before.replaced(**{name: value for name, value in said.items() if (name, value) not in method.left_to_shoal})
+    after = before.replaced(
+        **{name: value for name, value in said.items() if (name, value) not in method.left_to_shoal}
+    )
     fixed = [name for name in _differing(before, after) if name not in method.changeable]
     if fixed:
         raise ConfigurationError(

@@ -23,6 +23,7 @@ class Often(NamedTuple):
     save: int
     keep: int
     """How many checkpoints are kept, beside the best."""
+    keep_is_called: str = "--keep-checkpoints"
 
 
 class Saved(NamedTuple):
@@ -37,11 +38,21 @@ class Saved(NamedTuple):
 class Trainee(Protocol):
     """Something that learns, an update at a time. Closed when its ``with`` block ends."""
 
-    config: Any
-    """Its :class:`Settings`. What is decided only while it trains may change them."""
-    updates: int
-    steps: int
-    last_report: Report | None
+    @property
+    def config(self) -> Any:
+        """Its :class:`Settings`, with a seed. What is decided only while it trains may change them."""
+
+    @property
+    def updates(self) -> int:
+        """How often it has learned."""
+
+    @property
+    def steps(self) -> int:
+        """Of single environments."""
+
+    @property
+    def last_report(self) -> Report | None:
+        """That of the last update in this process."""
 
     @property
     def is_done(self) -> bool:
