@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
@@ -215,3 +216,28 @@ def test_large_arrays_pass_unchanged(make_list: Make) -> None:
 def _echo(env: Any, action: Any) -> Any:
     observation, *rest, _ = env.step(0)
     return observation, *rest, {"given": action}
+
+
+def test_registered_environments_are_named_by_id(make_list: Make) -> None:
+    lake = ("FrozenLake-v1", {"is_slippery": False})
+    envs = make_list(
+        ["CartPole-v1", lake, ["FrozenLake-v1", {"map_name": "8x8"}], gymnasium.spec("CartPole-v1"), counting(2)]
+    )
+    assert [type(space).__name__ for space in envs.action_spaces] == ["Discrete"] * 5
+    assert [getattr(space, "n", None) for space in envs.observation_spaces] == [None, 16, 64, None, None]
+    observations, _ = envs.reset(seed=3)
+    with gymnasium.make("CartPole-v1") as alone:
+        assert not difference(observations[0], alone.reset(seed=3)[0])
+    assert envs.step([1, 2, 2, 0, 1]).observations[1] == 1
+
+
+def test_what_names_no_environment_is_refused() -> None:
+    with pytest.raises(gymnasium.error.NameNotFound, match="Did you mean: `CartPole`"):
+        EnvList(["CartPol-v1"], backend="serial")
+    with pytest.raises(
+        shoal.ConfigurationError, match="env_fns must be a list, with one for each environment, got 'CartPole-v1'"
+    ):
+        EnvList("CartPole-v1", backend="serial")
+    bad: Any = [("CartPole-v1", 5)]
+    with pytest.raises(shoal.ConfigurationError, match=r"env_fns\[0\] is not a callable that makes an environment"):
+        EnvList(bad, backend="serial")

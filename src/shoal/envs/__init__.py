@@ -26,6 +26,8 @@ WORLDS: dict[str, dict[str, object]] = {
         "kwargs": {"map_name": "8x8"},
         "max_episode_steps": 200,
     },
+    "shoal/Sokoban-v0": {"entry_point": "shoal.envs.sokoban:SokobanEnv"},
+    "shoal/SokobanGrid-v0": {"entry_point": "shoal.envs.sokoban:SokobanGridEnv"},
 }
 
 
