@@ -70,7 +70,7 @@ class Worlds:
     """Runs worlds. They are started when the first of them is asked for something."""
 
     def __init__(self, makers: Sequence[Make], placing: Placing, *, is_parallel: bool) -> None:
-        self._hostings = [Hosting(make) for make in makers]
+        self._hostings: list[Any] = [Hosting(make) for make in makers]
         self._placing = placing
         self.is_parallel = is_parallel
         """Whether they are to be in worker processes. May be changed at any time."""
@@ -155,7 +155,9 @@ class Worlds:
             self._runs_parallel = self.is_parallel
         elif self._runs_parallel != self.is_parallel:
             if self._unanswered is not None:
-                raise StateError("the worlds cannot move in the middle of a turn that was interrupted: take it again first")
+                raise StateError(
+                    "the worlds cannot move in the middle of a turn that was interrupted: take it again first"
+                )
             self._envs = self._moved(self._envs)
             self._runs_parallel = self.is_parallel
         return self._envs
@@ -223,4 +225,3 @@ def _shown(state: Any, reward: float, terminated: bool, truncated: bool, info: d
 
 def _failed(status: Status, error: str) -> Shown:
     return Shown("", 0.0, False, True, {}, 0, status=status, error=error)
-
