@@ -91,7 +91,9 @@ def _draw_returns(panel: Any, returns: Series, earlier: Sequence[Series], title:
         label = f"episode {number}" if number == 1 else str(number)
         panel.plot(one.steps, one.values, **colour, linewidth=1.2, zorder=3, label=label)
     label, whose = (str(len(earlier) + 1), f"episode {len(earlier) + 1}: ") if earlier else ("", "")
-    panel.plot(returns.steps, returns.values, color=TEAL, linewidth=2.0, solid_capstyle="round", zorder=3, label=label or None)
+    panel.plot(
+        returns.steps, returns.values, color=TEAL, linewidth=2.0, solid_capstyle="round", zorder=3, label=label or None
+    )
     if len(returns.steps) == 1:
         panel.plot(returns.steps, returns.values, "o", color=TEAL, markersize=6, zorder=4)
     low, high = _room(np.concatenate([one.values for one in (*earlier, returns)]))
