@@ -78,7 +78,7 @@ def test_it_learns_what_actions_are_worth(space: spaces.Space[Any]) -> None:
     actions = actions_of(space)
     for _ in range(400):
         played = torch.from_numpy(actions.random(random, 64))
-        rewards = played[:, 1:2] if space is CHOICES else 1.0 - (played[:, :1] - 0.5).square()
+        rewards = played[:, 1:2] if space is CHOICES else -4.0 * (played[:, :1] - 0.5).square()
         ones = torch.ones(1, 64, 1)
         algorithm.update(Batch(torch.zeros(2, 64, 2), played[None], rewards[None], ones, ones))
     outputs = algorithm.network.actor(torch.zeros(1, 2))
@@ -105,11 +105,11 @@ def test_values_are_discounted_until_the_end() -> None:
 
 
 def test_alpha_holds_the_entropy_where_it_should_be() -> None:
-    algorithm = algorithm_of(CHOICES, arch="markov", target_entropy=0.7, alpha_lr=0.03, entropy_alpha=5.0)
+    algorithm = algorithm_of(CHOICES, arch="markov", target_entropy=0.7, alpha_lr=0.01, entropy_alpha=2.0, lr=0.01)
     batch = batch_of(CHOICES, steps=1, count=64)
     batch = batch._replace(terminals=torch.ones_like(batch.terminals), rewards=2.0 * batch.actions[..., :1])
-    entropies = [algorithm.update(batch)[2].item() for _ in range(800)]
-    assert np.mean(entropies[-100:]) == pytest.approx(0.7, abs=0.1)
+    entropies = [algorithm.update(batch)[2].item() for _ in range(600)]
+    assert np.mean(entropies[-100:]) == pytest.approx(0.7, abs=0.02)
 
 
 def test_densities_are_those_of_squashed_normal_numbers() -> None:
