@@ -24,6 +24,7 @@ class CounterConfig:
     trouble: str = ""
     """What happens: ``<when>:<what>``, when being make, reset or step, in members whose seed is odd."""
     seconds: float = 0.0
+    tells_pid: bool = False
     action_lookup: dict[int, str] = field(default_factory=lambda: {1: "Add", 2: "Take", 3: "Break"})
 
 
@@ -62,7 +63,9 @@ class Counter:
             self._trouble("step")
         self.count += 1 if action == 1 else -1
         done = self.count == self.config.target
-        info = {"success": done, "action_is_valid": True, "count": np.float32(self.count), "pid": os.getpid()}
+        info = {"success": done, "action_is_valid": True, "count": np.float32(self.count)}
+        if self.config.tells_pid:
+            info["pid"] = os.getpid()
         return self.render(), float(done), done, info
 
     def render(self) -> str:
