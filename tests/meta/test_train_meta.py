@@ -273,3 +273,9 @@ def test_an_evaluation_that_is_stopped_says_what_it_has() -> None:
         assert math.isnan(stopped.mean)
         assert len(trainee.evaluate(5, seed=7).total_steps) == 5
         assert trainee.evaluate(3, seed=7).mean == trainee.evaluate(3, seed=7).mean
+
+
+def test_a_policy_that_limits_collecting_is_named_once(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setattr("shoal.meta.report.MUCH", 0.0)  # so that any policy takes too much
+    train("run")
+    assert capsys.readouterr().out.count("of the time of collecting") == 1

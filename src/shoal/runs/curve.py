@@ -88,9 +88,12 @@ def _draw_returns(panel: Any, returns: Series, earlier: Sequence[Series], title:
     best = int(returns.values.argmax())
     for number, one in enumerate(earlier, start=1):
         colour = {"color": TEAL, "alpha": number / (len(earlier) + 1)}
-        panel.plot(one.steps, one.values, **colour, linewidth=1.2, zorder=3, label=f"episode {number} of a task")
-    label = f"episode {len(earlier) + 1}" if earlier else None
-    panel.plot(returns.steps, returns.values, color=TEAL, linewidth=2.0, solid_capstyle="round", zorder=3, label=label)
+        label = f"episode {number}" if number == 1 else str(number)
+        panel.plot(one.steps, one.values, **colour, linewidth=1.2, zorder=3, label=label)
+    label, whose = (str(len(earlier) + 1), f"episode {len(earlier) + 1}: ") if earlier else ("", "")
+    panel.plot(
+        returns.steps, returns.values, color=TEAL, linewidth=2.0, solid_capstyle="round", zorder=3, label=label or None
+    )
     if len(returns.steps) == 1:
         panel.plot(returns.steps, returns.values, "o", color=TEAL, markersize=6, zorder=4)
     low, high = _room(np.concatenate([one.values for one in (*earlier, returns)]))
@@ -102,7 +105,7 @@ def _draw_returns(panel: Any, returns: Series, earlier: Sequence[Series], title:
     )  # fmt: skip
     panel.set_title(title, loc="left", fontsize=13, fontweight="bold", color=TEXT, pad=26)
     panel.text(
-        0, 1.035, f"best {_short(returns.values[best])} at step {_thousands(returns.steps[best])}"
+        0, 1.035, f"{whose}best {_short(returns.values[best])} at step {_thousands(returns.steps[best])}"
         f"   ·   last {_short(returns.values[-1])} at step {_thousands(returns.steps[-1])}",
         transform=panel.transAxes, fontsize=9.5, color=FAINT,
     )  # fmt: skip
