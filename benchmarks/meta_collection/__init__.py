@@ -1,1 +1,0 @@
-"""How much quicker rollouts of tasks are collected in parallel."""
