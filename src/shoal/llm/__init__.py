@@ -9,16 +9,20 @@
 from __future__ import annotations
 
 from shoal.llm.answers import read_answer
+from shoal.llm.es_manager import EnvStateManager
 from shoal.llm.noise_sharing import GroupTasks, member_options
 from shoal.llm.projection import Projection, Reading, create_projection_function
 from shoal.llm.registry import REGISTERED_ENV_CONFIGS, REGISTERED_ENVS, UnknownEnvType
+from shoal.llm.status import Status
 
 __all__ = [
     "REGISTERED_ENVS",
     "REGISTERED_ENV_CONFIGS",
+    "EnvStateManager",
     "GroupTasks",
     "Projection",
     "Reading",
+    "Status",
     "UnknownEnvType",
     "create_projection_function",
     "member_options",

@@ -35,7 +35,7 @@ class State(NamedTuple):
 def dump_states(envs: list[Any], more: Any) -> bytes:
     """These environments, and ``more``, as bytes. Raises whatever pickling raises."""
     global_states = random.getstate(), np.random.get_state()
-    data: bytes = cloudpickle.dumps((global_states, [_state_of(env) for env in envs], more), protocol=5)
+    data: bytes = cloudpickle.dumps((global_states, [state_of(env) for env in envs], more), protocol=5)
     return data
 
 
@@ -46,7 +46,7 @@ def load_states(envs: list[Any], data: bytes, first: int) -> Any:
     """
     (python_state, numpy_state), states, more = pickle.loads(data)
     for place, env in enumerate(envs):
-        envs[place] = _with_state(env, states[first + place])
+        envs[place] = with_state(env, states[first + place])
     random.setstate(python_state)
     np.random.set_state(numpy_state)
     return more
@@ -69,7 +69,7 @@ class Captured:
             _, states, more = pickle.loads(data)
             self._opened[data] = dict(enumerate(states)), more
         left, more = self._opened[data]
-        envs[place] = _with_state(envs[place], left.pop(source) if source in left else self._copy(data, source))
+        envs[place] = with_state(envs[place], left.pop(source) if source in left else self._copy(data, source))
         return more
 
     def _copy(self, data: bytes, source: int) -> State:
@@ -90,7 +90,8 @@ def _layers(env: Any) -> tuple[list[Any], Any]:
     return wrappers, env
 
 
-def _state_of(env: Any) -> State:
+def state_of(env: Any) -> State:
+    """Where an environment is, as it is put into a pickle. Raises ``TypeError`` where a pickle would not hold that."""
     wrappers, core = _layers(env)
     attributes = [
         {name: value for name, value in vars(wrapper).items() if name != "env" and not callable(value)}
@@ -103,7 +104,8 @@ def _state_of(env: Any) -> State:
     return State(attributes, False, core, None)
 
 
-def _with_state(env: Any, state: State) -> Any:
+def with_state(env: Any, state: State) -> Any:
+    """What stands for a newly made environment when it has been brought to a state: itself, or what was pickled."""
     wrappers, core = _layers(env)
     for wrapper, attributes in zip(wrappers, state.wrappers, strict=True):
         vars(wrapper).update(attributes)

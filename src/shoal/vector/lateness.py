@@ -41,7 +41,8 @@ class Lateness:
         ward.op, ward.asked_at, ward.under_way = op, self._clock(), 1
         ward.deadline, ward.pauses = self._deadline_for(op), 0.0
         if isinstance(payload, Replay) and self._deadlines.step is not None:
-            ward.deadline = self._deadlines.step * (len(payload.redo) + 1)
+            # Perhaps each environment had had so long for each of them.
+            ward.deadline = self._deadlines.step * (sum(len(one.rows) for one in payload.redo) + 1)
             if payload.caution is not None:
                 ward.deadline *= len(payload.caution.suspects) + 1
                 ward.pauses = payload.caution.seconds
