@@ -21,7 +21,7 @@ from shoal.llm.metrics import Metrics
 from shoal.llm.placing import placing_of
 from shoal.llm.settings import Settings
 from shoal.llm.trajectories import Trajectory
-from shoal.llm.worlds import Shown, Worlds
+from shoal.llm.worlds import Shown
 from shoal.vector.arguments import check_choice, check_flag
 from shoal.vector.errors import ConfigurationError, InvalidAction, ResetNeeded
 from shoal.vector.plan import Plan

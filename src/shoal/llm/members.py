@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.envs.texts.settings import config_of
-from shoal.llm.noise_sharing import SHARING, member_options
 from shoal.llm.hosted import Begin
+from shoal.llm.noise_sharing import SHARING, member_options
 from shoal.llm.registry import REGISTERED_ENV_CONFIGS, REGISTERED_ENVS, UnknownEnvType
 from shoal.llm.settings import Settings
 from shoal.vector.arguments import check_choice, check_count

@@ -88,7 +88,9 @@ class Trajectory:
         actions, numbers = given["actions"], self._numbers
         if isinstance(actions, str) or not isinstance(actions, list | tuple):
             raise InvalidAction(f"the actions of environment {self.env_id} must be a list, got {actions!r}")
-        known = list(actions) if numbers is None else [numbers[name] for one in actions if (name := _name(one)) in numbers]
+        known = (
+            list(actions) if numbers is None else [numbers[name] for one in actions if (name := _name(one)) in numbers]
+        )
         return Turn(
             self.env_id,
             known[: self.max_actions_per_traj - self.status.num_actions],

@@ -155,7 +155,9 @@ class Worlds:
             self._runs_parallel = self.is_parallel
         elif self._runs_parallel != self.is_parallel:
             if self._unanswered is not None:
-                raise StateError("the worlds cannot move in the middle of a turn that was interrupted: take it again first")
+                raise StateError(
+                    "the worlds cannot move in the middle of a turn that was interrupted: take it again first"
+                )
             self._envs = self._moved(self._envs)
             self._runs_parallel = self.is_parallel
         return self._envs
@@ -223,4 +225,3 @@ def _shown(state: Any, reward: float, terminated: bool, truncated: bool, info: d
 
 def _failed(status: Status, error: str) -> Shown:
     return Shown("", 0.0, False, True, {}, 0, status=status, error=error)
-
