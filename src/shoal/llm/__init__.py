@@ -4,12 +4,31 @@
 
     text of a model ── read_answer ──▶ what stands in its last <action> or <answer> ── Grammar ──▶ an action, or None
     group, member   ── member_options ──▶ task seed and noise seed ──▶ reset(options=…)
+
+    EnvStateManager      several actions in a turn, trajectories of all members with metrics
+    make_environments    ──▶ EnvironmentManagerBase (prompts, history) ──▶ MultiProcessEnvironmentContainer (an action each)
+                both ──▶ Worlds ──▶ EnvList: in worker processes or here, restored, with a Status where that fails
 """
 
 from __future__ import annotations
 
 from shoal.llm.answers import read_answer
+from shoal.llm.container import MultiProcessEnvironmentContainer
+from shoal.llm.environment_manager import EnvironmentManagerBase
+from shoal.llm.environment_managers import (
+    BanditEnvironmentManager,
+    CountdownEnvironmentManager,
+    FrozenLakeEnvironmentManager,
+    SokobanEnvironmentManager,
+)
 from shoal.llm.es_manager import EnvStateManager
+from shoal.llm.factory import (
+    create_single_environment_for_testing,
+    get_environment_requirements,
+    get_supported_environment_types,
+    make_environments,
+    validate_environment_config,
+)
 from shoal.llm.noise_sharing import GroupTasks, member_options
 from shoal.llm.policies import (
     BatchPolicy,
@@ -36,12 +55,17 @@ from shoal.llm.status import Status
 __all__ = [
     "REGISTERED_ENVS",
     "REGISTERED_ENV_CONFIGS",
+    "BanditEnvironmentManager",
     "BatchPolicy",
     "ConcurrentPolicy",
+    "CountdownEnvironmentManager",
     "EnvStateManager",
+    "EnvironmentManagerBase",
+    "FrozenLakeEnvironmentManager",
     "FunctionPolicy",
     "Generation",
     "GroupTasks",
+    "MultiProcessEnvironmentContainer",
     "OpenAIPolicy",
     "Play",
     "Policy",
@@ -52,13 +76,19 @@ __all__ = [
     "RecordingPolicy",
     "Request",
     "ScriptedPolicy",
+    "SokobanEnvironmentManager",
     "SolverPolicy",
     "Status",
     "TransformersPolicy",
     "UnknownEnvType",
     "as_policy",
     "create_projection_function",
+    "create_single_environment_for_testing",
+    "get_environment_requirements",
+    "get_supported_environment_types",
+    "make_environments",
     "member_options",
     "read_answer",
     "sampling_seed",
+    "validate_environment_config",
 ]

@@ -16,14 +16,14 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shoal.llm.es_settings import flag_of, format_penalty_of, placing_of, seed_of
 from shoal.llm.members import Crew, crew_of
 from shoal.llm.metrics import Metrics
-from shoal.llm.placing import placing_of
 from shoal.llm.settings import Settings
 from shoal.llm.trajectories import Trajectory
-from shoal.llm.worlds import Shown
-from shoal.vector.arguments import check_choice, check_flag
-from shoal.vector.errors import ConfigurationError, InvalidAction, ResetNeeded
+from shoal.llm.worlds import Shown, Worlds
+from shoal.vector.arguments import check_choice, check_flag, check_seed
+from shoal.vector.errors import InvalidAction, ResetNeeded
 from shoal.vector.plan import Plan
 from shoal.vector.wards import Stats
 
@@ -32,7 +32,6 @@ logger = logging.getLogger(__name__)
 MODES = ("train", "val")
 VAL_SEED = 123
 LARGEST_DRAWN_SEED = 1_000_000
-FORMAT_PENALTY = 0.1
 
 
 class EnvStateManager:
@@ -50,10 +49,13 @@ class EnvStateManager:
         self.config, self.mode = config, mode
         self._crew: Crew = crew_of(settings, mode)
         self.env_groups, self.group_size = self._crew.num_groups, self._crew.group_size
-        self.base_seed = _seed_of(settings, mode)
+        self.base_seed = seed_of(settings.optional("seed"), mode)
         self.seed_counter = 0
-        self.format_penalty = _penalty_of(section)
-        self._worlds, self.sequential_env_types = placing_of(section, self._crew.tags)
+        self.format_penalty = format_penalty_of(section)
+        placing, self.sequential_env_types = placing_of(section, self._crew.tags)
+        self._worlds = Worlds(
+            [tag.maker for tag in self._crew.tags], placing, is_parallel=flag_of(section, "use_multiprocessing", True)
+        )
         self._metrics = Metrics()
         self._logged: set[tuple[str, str]] = set()
         self.envs = [
@@ -72,8 +74,8 @@ class EnvStateManager:
             seed: group i begins with ``seed + i``. Without one, training goes on from ``seed.train`` of the config, with
                 new seeds each time, and validation begins with ``seed.val``, or 123.
         """
-        seeds, orders = self._crew.beginnings(self._chosen_seed(seed))
-        shown = self._worlds.begin(orders)
+        seeds = self._crew.seeds_from(self._chosen_seed(seed))
+        shown = self._worlds.begin(self._crew.beginnings(seeds))
         for one, own_seed in zip(self.envs, seeds, strict=True):
             one.begin(own_seed, shown[one.env_id])
             self._log_failure(one, shown[one.env_id])
@@ -82,8 +84,7 @@ class EnvStateManager:
 
     def _chosen_seed(self, seed: int | None) -> int:
         if seed is not None:
-            if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-                raise ConfigurationError(f"seed must be a whole number of at least 0, got {seed!r}")
+            check_seed("seed", seed)
             if self.mode == "train" and self.base_seed is not None:
                 self.seed_counter = seed - self.base_seed + 1
             return seed
@@ -208,18 +209,3 @@ class EnvStateManager:
                 "environment %d (%s, group %d): %s\n%s",
                 *(one.env_id, one.tag.name, one.group_id, shown.status.value, shown.error.rstrip()),
             )
-
-
-def _seed_of(settings: Settings, mode: str) -> int | None:
-    section = settings.optional("seed")
-    seed = section.get(mode)
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
-        raise ConfigurationError(f"{section.full(mode)} must be a whole number of at least 0, got {seed!r}")
-    return seed
-
-
-def _penalty_of(section: Settings) -> float:
-    penalty = section.get("format_penalty", FORMAT_PENALTY)
-    if isinstance(penalty, bool) or not isinstance(penalty, int | float) or penalty != penalty:
-        raise ConfigurationError(f"{section.full('format_penalty')} must be a number, got {penalty!r}")
-    return abs(float(penalty))

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.envs.texts.any_text import AnyText
+from shoal.envs.texts.text_env import TextEnv
 from shoal.vector.captures import state_of, with_state
 from shoal.vector.observations import shortened
 
@@ -124,6 +125,8 @@ class HostedWorld:
     def _shown(self, observation: Any) -> Any:
         """What is to be seen: what the world renders, or its observation if it renders nothing."""
         world = self._world
+        if isinstance(world, TextEnv) and world.render_mode == "text":
+            return observation  # the same text
         if hasattr(world, "render") and getattr(world, "render_mode", "") is not None:
             rendered = world.render()
             observation = observation if rendered is None else rendered

@@ -7,7 +7,7 @@ config and begin with the same seed.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,8 +50,8 @@ class Tag:
     name: str
     env_type: str
     maker: Maker
-    max_actions_per_traj: int
-    instruction: str
+    max_actions_per_traj: int = MAX_ACTIONS_OF_OTHERS
+    instruction: str = ""
     """What the player is told first; empty for what the world's manager says."""
 
     @property
@@ -69,22 +69,24 @@ class Crew:
     """Of each member."""
     num_groups: int
     group_size: int
-    noise: str
+    noise: str = "common"
     """What members share of chance."""
 
     def __len__(self) -> int:
         return len(self.tags)
 
-    def beginnings(self, seed: int) -> tuple[list[int], dict[int, Begin]]:
-        """Every member's seed, and the order with which it begins: group g has ``seed + g``."""
-        seeds = [seed + group for group in range(self.num_groups) for _ in range(self.group_size)]
+    def seeds_from(self, seed: int) -> list[int]:
+        """Every member's seed: group g has ``seed + g``."""
+        return [seed + group for group in range(self.num_groups) for _ in range(self.group_size)]
+
+    def beginnings(self, seeds: Sequence[int]) -> dict[int, Begin]:
+        """With what each member begins, if these are their seeds."""
+        return {row: Begin(seed, self.mode, self._options(row, seed)) for row, seed in enumerate(seeds)}
+
+    def _options(self, row: int, seed: int) -> dict[str, Any] | None:
         if self.noise == "common":
-            return seeds, {row: Begin(one, self.mode) for row, one in enumerate(seeds)}
-        options = [
-            one for group in range(self.num_groups) for one in member_options(seed + group, self.group_size, self.noise)
-        ]
-        orders = {row: Begin(one, self.mode, own) for row, (one, own) in enumerate(zip(seeds, options, strict=True))}
-        return seeds, orders
+            return None
+        return member_options(seed, self.group_size, self.noise)[row % self.group_size]
 
 
 def crew_of(config: Settings, mode: str) -> Crew:

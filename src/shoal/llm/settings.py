@@ -73,7 +73,7 @@ class Settings:
     def _part(self, name: str) -> Any:
         content = self._content
         if isinstance(content, Mapping):
-            return content[name] if name in content else None
+            return content.get(name)
         return getattr(content, name, None)
 
     def _hint(self, name: str) -> str:
@@ -90,4 +90,6 @@ def plain(value: Any) -> Any:
 
 
 def _has_parts(value: Any) -> bool:
-    return isinstance(value, Mapping) or (hasattr(value, "__dict__") and not isinstance(value, type) and not callable(value))
+    return isinstance(value, Mapping) or (
+        hasattr(value, "__dict__") and not isinstance(value, type) and not callable(value)
+    )

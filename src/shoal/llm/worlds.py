@@ -70,7 +70,7 @@ class Worlds:
     """Runs worlds. They are started when the first of them is asked for something."""
 
     def __init__(self, makers: Sequence[Make], placing: Placing, *, is_parallel: bool) -> None:
-        self._hostings = [Hosting(make) for make in makers]
+        self._hostings: list[Any] = [Hosting(make) for make in makers]
         self._placing = placing
         self.is_parallel = is_parallel
         """Whether they are to be in worker processes. May be changed at any time."""

@@ -28,6 +28,12 @@ def check_flag(name: str, value: object) -> None:
         raise ConfigurationError(f"{name} must be True or False, got {value!r}")
 
 
+def check_seed(name: str, value: object) -> None:
+    """Refuse what does not seed anything."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+        raise ConfigurationError(f"{name} must be a whole number of at least 0, got {value!r}")
+
+
 def check_choice(name: str, value: object, allowed: Collection[str]) -> None:
     """Refuse what is none of these, and suggest the nearest."""
     if value in allowed:
