@@ -49,8 +49,15 @@ from shoal.llm.policies import (
     sampling_seed,
 )
 from shoal.llm.projection import Projection, Reading, create_projection_function
+from shoal.llm.record_files import append_records, read_records, write_parquet
+from shoal.llm.records import TrajectoryRecord, TurnRecord
 from shoal.llm.registry import REGISTERED_ENV_CONFIGS, REGISTERED_ENVS, UnknownEnvType
+from shoal.llm.rollout import Watcher
+from shoal.llm.rollout_batch import RolloutBatch
+from shoal.llm.rollout_settings import RolloutSettings
 from shoal.llm.status import Status
+from shoal.llm.trajectory_collector import TrajectoryCollector
+from shoal.llm.verifying import Verification, verify
 
 __all__ = [
     "REGISTERED_ENVS",
@@ -75,12 +82,20 @@ __all__ = [
     "RecordedPolicy",
     "RecordingPolicy",
     "Request",
+    "RolloutBatch",
+    "RolloutSettings",
     "ScriptedPolicy",
     "SokobanEnvironmentManager",
     "SolverPolicy",
     "Status",
+    "TrajectoryCollector",
+    "TrajectoryRecord",
     "TransformersPolicy",
+    "TurnRecord",
     "UnknownEnvType",
+    "Verification",
+    "Watcher",
+    "append_records",
     "as_policy",
     "create_projection_function",
     "create_single_environment_for_testing",
@@ -89,6 +104,9 @@ __all__ = [
     "make_environments",
     "member_options",
     "read_answer",
+    "read_records",
     "sampling_seed",
     "validate_environment_config",
+    "verify",
+    "write_parquet",
 ]
