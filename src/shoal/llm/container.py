@@ -167,7 +167,7 @@ class MultiProcessEnvironmentContainer:
     @property
     def worker_pids(self) -> tuple[int, ...]:
         """The worker processes."""
-        return self._worlds.open().worker_pids
+        return self._worlds.worker_pids
 
     def close(self) -> None:
         """Close all worlds."""

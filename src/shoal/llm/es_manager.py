@@ -193,7 +193,7 @@ class EnvStateManager:
     @property
     def worker_pids(self) -> tuple[int, ...]:
         """The worker processes."""
-        return self._worlds.open().worker_pids
+        return self._worlds.worker_pids
 
     def _check_begun(self, name: str) -> None:
         if not self._has_begun:

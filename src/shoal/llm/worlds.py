@@ -11,6 +11,7 @@ Everything that can go wrong with one world is one world's :class:`Shown`, with 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -195,6 +196,11 @@ class Worlds:
             raise
         old.close()
         return new
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """The worker processes, without this one."""
+        return tuple(pid for pid in self._placed().worker_pids if pid != os.getpid())
 
     def ask(self, function: Callable[[Any], Any]) -> list[Any]:
         """What a function makes of each world, where that is; ``None`` for one that could not be made."""

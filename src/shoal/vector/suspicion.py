@@ -13,6 +13,8 @@ Who is suspected follows from the deaths without progress in between:
 - a test of all found one: this one, once more, after all the others;
 - a test of one found that it was another: all.
 
+An environment that has its own time for a step, and twice takes longer, needs no test: nobody else was at work.
+
 It is proof if a test of one finds that one, or if a second test of all finds the same one. Where several end the process in
 the same step, a test of one always finds another: the one that comes first.
 
@@ -44,6 +46,8 @@ class Suspicion:
     def __init__(self) -> None:
         self.num_deaths = 0
         self._in_step: dict[tuple[int, int | None], int] = {}
+        self._hung: dict[tuple[int, int], int] = {}
+        """How often an environment has taken too long in a step."""
         self._found = set[int]()
         """Environments that a test of all has found, and that have not got further since."""
         self._longest_life = 0.0
@@ -55,6 +59,7 @@ class Suspicion:
         """The worker has got further."""
         self.num_deaths, self.caution, self._longest_life = 0, None, 0.0
         self._in_step.clear()
+        self._hung.clear()
         self._found.clear()
 
     def acquit(self, row: int) -> None:
@@ -66,6 +71,11 @@ class Suspicion:
             self.num_deaths, self.caution = 0, None
         else:
             self.caution = self.caution._replace(suspects=suspects)
+
+    def note_hang(self, row: int, step: int) -> bool:
+        """An environment has taken longer than its own time for this step; returns whether that is often enough."""
+        self._hung[step, row] = self._hung.get((step, row), 0) + 1
+        return self._hung[step, row] >= SAME_STEP
 
     def note_death(self, rows: Iterable[int], row: int | None, step: int | None, life: float) -> bool:
         """The worker has died while this environment was at work; returns whether that is proof against it.

@@ -97,11 +97,16 @@ class Judge:
             self.lose(worker, journal.rows[worker], fault)
             return Verdict(report, journal.rows[worker])
         # What a worker has done after it closed its connection says nothing about who closed it.
-        if self._is_guilty(worker, None if death.has_hung_up else row, ward, life):
+        has_hung = is_late and self._has_hung_again(worker, row, ward)
+        if has_hung or self._is_guilty(worker, None if death.has_hung_up else row, ward, life):
             if not may_lose:
+                found = (
+                    "has taken too long in the same step, again and again"
+                    if has_hung
+                    else f"has ended its worker {ward.suspicion.num_deaths} times in the same step or right after it, at last alone"
+                )
                 raise (WorkerTimeout if is_late else PoisonStep)(
-                    f"environment {row} has ended its worker {ward.suspicion.num_deaths} times in the same step or right "
-                    f"after it, at last alone:\n{report}"
+                    f"environment {row} {found}:\n{report}"
                     '\n  With on_fault="truncate" only its episode would end.'
                 )
             assert row is not None
@@ -115,6 +120,13 @@ class Judge:
                 + f"\n  {report.partition(chr(10))[2].strip()}"
             )
         return Verdict(report, ())
+
+    def _has_hung_again(self, worker: int, row: int | None, ward: Ward) -> bool:
+        """Whether this environment has its own time for a step, and has taken longer before."""
+        if row is None or ward.phase is not Phase.WELL or ward.op is not Op.STEP_EACH:
+            return False
+        step = self._pending_step(worker, row)
+        return step is not None and ward.suspicion.note_hang(row, step)
 
     def _is_guilty(self, worker: int, row: int | None, ward: Ward, life: float) -> bool:
         """Count what this death says about the worker's environments; whether it is proof against this one."""
