@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from shoal.llm.agent_proxy import LLMAgentProxy
 from shoal.llm.answers import read_answer
 from shoal.llm.container import MultiProcessEnvironmentContainer
 from shoal.llm.environment_manager import EnvironmentManagerBase
@@ -72,6 +73,7 @@ __all__ = [
     "FunctionPolicy",
     "Generation",
     "GroupTasks",
+    "LLMAgentProxy",
     "MultiProcessEnvironmentContainer",
     "OpenAIPolicy",
     "Play",

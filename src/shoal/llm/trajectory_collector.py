@@ -55,8 +55,9 @@ class TrajectoryCollector:
         """A rollout: the dynamic one in training if ``algorithm.filter_groups.enable`` says so, otherwise the plain one.
 
         Args:
-            gen_batch: what the rollout is for. If it has seeds, one for each group, they are the tasks'; its ``meta_info`` is
-                handed on. May be ``None``.
+            gen_batch: what the rollout is for: ``None``, a dictionary, anything with ``batch``, ``non_tensor_batch`` and
+                ``meta_info``, or a former result, or its records, whose tasks are played again. If it has seeds, one for each
+                group, they are the tasks'. Its ``meta_info`` is handed on.
             actor_rollout_wg: the policy, or a function from requests to texts.
             envs: the environment manager.
             is_train: whether groups of no use are played again.
@@ -169,7 +170,7 @@ def _data_source(gen_batch: Any, item: int) -> Any:
 
 def _seeds_in(gen_batch: Any, stage: Stage) -> list[int] | None:
     """The seed of each group's task, if the caller says so: one for each group, or one for each member."""
-    given = _part(gen_batch, "seeds")
+    given = _seeds_of_records(gen_batch, stage.group_size) or _part(gen_batch, "seeds")
     if given is None:
         others = _part(gen_batch, "non_tensor_batch") or {}
         given = next((others[name] for name in ("seeds", "seed") if name in others), None)
@@ -184,6 +185,14 @@ def _seeds_in(gen_batch: Any, stage: Stage) -> list[int] | None:
             f"member, the same within a group), got {seeds!s:.200}"
         )
     return seeds
+
+
+def _seeds_of_records(gen_batch: Any, size: int) -> list[int] | None:
+    """Those of a former rollout, whose tasks are to be played again."""
+    records = gen_batch if isinstance(gen_batch, list | tuple) else getattr(gen_batch, "records", None) or [gen_batch]
+    if not all(isinstance(one, TrajectoryRecord) for one in records):
+        return None
+    return [int(one.seed or 0) for one in records[::size]]
 
 
 def _groups(records: Sequence[TrajectoryRecord], size: int) -> list[list[TrajectoryRecord]]:
