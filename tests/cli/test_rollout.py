@@ -64,6 +64,18 @@ def test_a_server_plays_and_its_config_plays_again(tmp_path: Path) -> None:
     assert records[0][0].turns[1].continues
 
 
+def test_why_trajectories_failed_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with running_server() as server:
+        server.trouble = lambda _, asked: (
+            (400, {"error": {"message": "filtered"}}) if len(asked["messages"]) > 1 else None
+        )
+        run(tmp_path, *SMALL, "--policy", f"openai:{server.url}", "--window", "full", "--max-turns", "2")
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "status policy_error: 4" in printed
+    assert f"4 failed, policy_error: {server.url}/ answered 400: " in printed
+    assert "filtered" in printed
+
+
 def test_validation_of_a_config(tmp_path: Path) -> None:
     crew = {"group_size": 1, "env_configs": {"tags": ["easy", "lake"], "n_groups": [1, 1]}, "env_groups": 2}
     worlds = {"easy": {"env_type": "sokoban", "env_config": {"num_boxes": 1}}, "lake": {"env_type": "frozen_lake"}}

@@ -23,6 +23,7 @@ from shoal.llm.records import TrajectoryRecord
 from shoal.llm.rollout import Watcher
 from shoal.llm.rollout_batch import RolloutBatch
 from shoal.llm.settings import Settings, plain
+from shoal.llm.verifying import last_line
 from shoal.runs.durable import write_new
 from shoal.runs.folder import RunFolder
 from shoal.vector.errors import ConfigurationError
@@ -85,9 +86,10 @@ def rollout(
     _set(settings, "rollout", "mode", mode)
     _set(settings, "rollout", "turn_timeout", turn_timeout)
     _set(settings, "agent_proxy", "context_window_mode", window)
-    if seed is not None or config is None:
-        settings["seed"] = {"train": seed or 0, "val": seed or 0}
-        _set(settings, "rollout", "seed", seed or 0)
+    seed = 0 if seed is None and config is None else seed
+    if seed is not None:
+        settings["seed"] = {"train": seed, "val": seed}
+        _set(settings, "rollout", "seed", seed)
     settings["use_parallel_envs"] = parallel
     make_folder(root, "--root")
     console = Console(highlight=False, markup=False, soft_wrap=True)
@@ -153,6 +155,9 @@ def _report(console: Console, data: RolloutBatch, watch: Watch, path: Path) -> N
     for name in next(iter(metrics.values())):
         table.add_row(name, *(_shown(values[name]) for values in metrics.values()))
     console.print(table)
+    errors = Counter(f"{one.status.value}: {last_line(one.error)}" for one in data.records if one.has_failed)
+    for error, count in errors.most_common(3):
+        console.print(f"{count} failed, {error}")
     waste = data.meta_info["waste"]
     if waste["trajectories"]:
         console.print(f"beside these: {waste['trajectories']} trajectories of no use, with {waste['turns']} turns")

@@ -38,9 +38,7 @@ def verify(record: TrajectoryRecord) -> Verification:
 def _first_difference(record: TrajectoryRecord, world: HostedWorld) -> str | None:
     shown = shown_of(*world.step(Begin(record.seed, record.mode, record.options)))
     if shown.status.is_failure:
-        return (
-            None if record.has_failed and not record.turns else f"the world does not begin: {_last_line(shown.error)}"
-        )
+        return None if record.has_failed and not record.turns else f"the world does not begin: {last_line(shown.error)}"
     state = as_state(shown.state)
     for number, turn in enumerate(record.turns):
         if state != turn.state:
@@ -52,7 +50,7 @@ def _first_difference(record: TrajectoryRecord, world: HostedWorld) -> str | Non
             continue
         shown = shown_of(*world.step(turn.actions))
         if shown.status.is_failure:
-            return f"turn {number}: the world raises: {_last_line(shown.error)}"
+            return f"turn {number}: the world raises: {last_line(shown.error)}"
         if shown.reward != turn.reward:
             return _said(f"turn {number}", "reward", shown.reward, turn.reward)
         if (found := _of_infos(plain_json(shown.info), turn.info)) is not None:
@@ -78,5 +76,6 @@ def _said(where: str, what: str, now: Any, then: Any) -> str:
     return f"{where}: {what} is {now!r:.200}, and was {then!r:.200}"
 
 
-def _last_line(error: str) -> str:
+def last_line(error: str) -> str:
+    """What a traceback comes to."""
     return error.strip().rpartition("\n")[2]

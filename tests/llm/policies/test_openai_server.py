@@ -153,6 +153,18 @@ def test_an_answer_without_choices_is_an_error_of_this_turn(server: Server) -> N
     assert answer.error == "the server's answer has no choices in it"
 
 
+def test_one_refused_conversation_does_not_end_the_others(server: Server) -> None:
+    server.trouble = lambda _, asked: (400, {"error": {"message": "filtered"}}) if asked["seed"] == 1 else None
+    with asking(server) as policy:
+        policy.generate([request(0)])
+        good, bad = policy.generate([request(0, 1), request(1, 1)])
+    assert (good.finish, bad.finish) == ("stop", "error")
+    assert "filtered" in bad.error
+    assert len(server.asked) == 3
+    with asking(server) as policy, pytest.raises(PolicyError, match=r"refuses every request \(400\): .*filtered"):
+        policy.generate([request(1)])
+
+
 def test_the_key_is_never_told(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     server.trouble = lambda *_: (401, {"error": {"message": f"Incorrect API key provided: {KEY}"}})
     with caplog.at_level(logging.DEBUG):

@@ -15,6 +15,8 @@ from shoal.vector.arguments import check_choice
 from shoal.vector.errors import ConfigurationError
 
 LONGEST_WAIT = 8.0
+HOPELESS: Final = (401, 403, 404, 405)
+"""Answers after which no other request is worth it. 400 and 422 may be about one conversation, unless they come first."""
 AGAIN: Final = (408, 409, 429)
 """Answers of a server after which one may try again, beside those from 500 on."""
 TOO_LONG = ("context_length", "context length", "maximum context", "too many tokens", "input is too long")
@@ -75,6 +77,7 @@ class OpenAIPolicy(ConcurrentPolicy):
         if logprobs:
             self._asking["logprobs"] = True if prompts == "messages" else 1
         self._model = model
+        self._has_answered = False
         self._waits = random.Random()  # noqa: S311  # how long to pause decides nothing
 
     def __repr__(self) -> str:
@@ -112,9 +115,9 @@ class OpenAIPolicy(ConcurrentPolicy):
                 said, status = self._said(error), error.status_code
                 if status in (400, 413, 422) and any(words in said.lower() for words in TOO_LONG):
                     return Generation("", finish="overflow", error=said)
-                if status in (400, 401, 403, 404, 405, 422):
+                if status in HOPELESS or (status in (400, 422) and not self._has_answered):
                     raise PolicyError(
-                        f"{self.base_url} refuses every request like this one ({status}): {said}\n"
+                        f"{self.base_url} refuses every request ({status}): {said}\n"
                         "  What to do: look at the model's name, the key, and the parameters in extra=."
                     ) from None
                 failed = Generation("", finish="error", error=f"{self.base_url} answered {status}: {said}")
@@ -137,6 +140,7 @@ class OpenAIPolicy(ConcurrentPolicy):
             if request.prompt_ids is None:
                 raise PolicyError('prompts="tokens" needs a collector with a tokenizer')
             reply = self._client.completions.create(prompt=list(request.prompt_ids), **_known(asking, _COMPLETION))
+        self._has_answered = True
         return _generation(reply)
 
     def _said(self, error: Exception) -> str:
