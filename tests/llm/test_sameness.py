@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shoal.llm import EnvStateManager, create_projection_function, make_environments
+from shoal.llm import EnvStateManager, make_environments
 from tests.llm.worlds import config_of
 
 TAGS = ("Sokoban", "Lake", "Bandit", "Countdown")
@@ -65,12 +65,13 @@ def expected() -> dict[int, list[Any]]:
     return {seed: rollout(seed, use_multiprocessing=False) for seed in (0, 7, 1234)}
 
 
-@pytest.mark.parametrize("num_workers", range(1, 9))
+@pytest.mark.parametrize(
+    "num_workers", [pytest.param(count, marks=pytest.mark.slow if count != 2 else ()) for count in range(1, 9)]
+)
 @pytest.mark.parametrize("dies_in", [None, 2], ids=["quietly", "killed"])
 def test_workers_give_what_a_loop_gives(expected: dict[int, list[Any]], num_workers: int, dies_in: int | None) -> None:
     for seed, result in expected.items():
-        if num_workers in (2, 5) or seed == 7:
-            assert rollout(seed, max_workers=num_workers, dies_in=dies_in) == result
+        assert rollout(seed, max_workers=num_workers, dies_in=dies_in) == result
 
 
 def test_some_types_in_workers_and_others_here_give_the_same(expected: dict[int, list[Any]]) -> None:
@@ -81,8 +82,7 @@ def test_some_types_in_workers_and_others_here_give_the_same(expected: dict[int,
 
 
 def test_worlds_that_move_in_every_turn_give_the_same(expected: dict[int, list[Any]]) -> None:
-    for seed, result in expected.items():
-        assert rollout(seed, moves=True) == result
+    assert rollout(1234, moves=True) == expected[1234]
 
 
 def test_messages_through_pipes_give_the_same(expected: dict[int, list[Any]]) -> None:
@@ -111,7 +111,3 @@ def test_managers_give_the_same_prompts_and_rewards_wherever_worlds_are() -> Non
     result = managed(3, use_multiprocessing=False)
     assert managed(3, max_workers=3) == result
     assert managed(3, dies_in=1) == result
-
-
-def test_a_projection_is_that_of_its_world() -> None:
-    assert create_projection_function("frozen_lake")(["<action>up</action>"]) == ([4], [True])

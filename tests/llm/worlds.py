@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import random
 import signal
@@ -167,7 +168,7 @@ def config_of(
     }
     config: dict[str, Any] = {
         "es_manager": {"max_workers": 2, **es_manager, "train": section, "val": section},
-        "custom_envs": {**BUILT_IN, "Counter": {"env_type": "counter"}, **(custom or {})},
+        "custom_envs": {**copy.deepcopy(BUILT_IN), "Counter": {"env_type": "counter"}, **(custom or {})},
     }
     return config if seed is None else {**config, "seed": seed}
 

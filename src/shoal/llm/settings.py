@@ -77,7 +77,7 @@ class Settings:
         return getattr(content, name, None)
 
     def _hint(self, name: str) -> str:
-        return did_you_mean(name, self)
+        return "" if name in list(self) else did_you_mean(name, self)
 
 
 def plain(value: Any) -> Any:

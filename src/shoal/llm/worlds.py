@@ -21,7 +21,7 @@ from shoal.llm.status import Status
 from shoal.vector.caller import warn_caller
 from shoal.vector.cpus import usable_cpus
 from shoal.vector.env_list import EnvList
-from shoal.vector.errors import BackendUnavailable, CannotStart, EnvError, ShoalError, StateError
+from shoal.vector.errors import BackendUnavailable, CannotStart, EnvError, ShoalError, StateError, WorkerError
 
 MOST_WORKERS = 8
 STEP_SECONDS = 30.0
@@ -126,6 +126,10 @@ class Worlds:
                 for one in (error, *error.others):
                     results[one.env_index] = _failed(Status.ENV_ERROR, str(one))
                 left = [row for row in left if row not in results]
+            except WorkerError as error:
+                if not isinstance(error, CannotStart):
+                    self._give_up(envs)
+                raise
             else:
                 results |= zip(left, map(_shown, *batch[1:]), strict=True)
                 break
@@ -139,10 +143,16 @@ class Worlds:
         try:
             if self._envs.num_under_way:
                 self._envs.recv(self._envs.num_under_way)
+        except CannotStart:
+            raise  # later, perhaps: whatever has ended a worker must not begin anew in this process
         except ShoalError:
-            self._envs.close(1.0)  # they begin anew anyway
-            self._envs = None
+            self._give_up(self._envs)
         self._unanswered = None
+
+    def _give_up(self, envs: EnvList) -> None:
+        """What runs them cannot go on. They will be started again, and then have to begin."""
+        self._envs = self._unanswered = None
+        envs.close(terminate=True)
 
     # -- where they are --------------------------------------------------------------------------------------------------
 
