@@ -19,6 +19,7 @@ from shoal.cli.demo import demo
 from shoal.cli.envs import envs
 from shoal.cli.evaluate import evaluate
 from shoal.cli.profile import profile
+from shoal.cli.rollout import rollout
 from shoal.meta.command import train_meta
 from shoal.ppo.command import train
 from shoal.vector.caller import PACKAGE
@@ -30,6 +31,7 @@ VERBS: dict[str, Callable[..., int | None]] = {
     "demo": demo,
     "check": check,
     "profile": profile,
+    "rollout": rollout,
     "train": train,
     "train-meta": train_meta,
     "eval": evaluate,

@@ -20,13 +20,15 @@ class Status(StrEnum):
     """The world has ended its process, and cannot be brought back."""
     CONTEXT_OVERFLOW = "context_overflow"
     """The conversation is longer than the model can read."""
+    POLICY_ERROR = "policy_error"
+    """The player gave no answer: its server is away, or stays broken."""
     PARSE_ERROR = "parse_error"
     """What the model wrote could not be read."""
 
     @property
     def is_failure(self) -> bool:
-        """Whether it says nothing about the player: the world or its process is to blame."""
+        """Whether it says nothing about the player: its world, a process or a server is to blame."""
         return self in _FAILURES
 
 
-_FAILURES = frozenset((Status.ENV_ERROR, Status.TIMEOUT, Status.WORKER_DIED))
+_FAILURES = frozenset((Status.ENV_ERROR, Status.TIMEOUT, Status.WORKER_DIED, Status.POLICY_ERROR))

@@ -80,6 +80,8 @@ class Worlds:
         """Whether they are, or would be if there were any workers."""
         self._waits = False
         """Whether each world has its own time, and is waited for."""
+        self.fallback = ""
+        """Why they run here although they were meant to be in worker processes."""
         self._unanswered: dict[int, Any] | None = None
         """Orders that were given, and whose results were not taken in because something was raised meanwhile."""
         self._is_closed = False
@@ -189,6 +191,7 @@ class Worlds:
                 **placing.others,
             )
         except (BackendUnavailable, CannotStart) as error:
+            self.fallback = str(error)
             warn_caller(f"all worlds run in this process, one after the other: {error}")
             self._waits = False
             return EnvList(self._hostings, backend="serial")

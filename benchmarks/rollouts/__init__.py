@@ -1,0 +1,1 @@
+"""Rollouts of language models: first-ready against lockstep, and what the collector itself costs."""
