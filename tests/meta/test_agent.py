@@ -16,6 +16,8 @@ from shoal.meta.config import PolicySettings
 from shoal.meta.network import AgentNetwork
 from shoal.vector.errors import ConfigurationError
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SPACES = {"choices": spaces.Discrete(5), "numbers": spaces.Box(-1.0, 1.0, (3,), np.float32)}
 MEMORIES: list[dict[str, Any]] = [
     {"arch": "markov"},

@@ -8,6 +8,8 @@ from torch import nn
 
 from shoal.meta.gru import QuickGRU
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 @pytest.mark.parametrize(("steps", "count", "inputs", "units"), [(1, 1, 1, 1), (7, 3, 5, 13), (20, 32, 9, 64)])
 def test_it_computes_what_torch_does_and_so_do_its_gradients(steps: int, count: int, inputs: int, units: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.meta.places import ManyPlaces
+from shoal.meta import ParallelEnvManager
 from tests.meta.learning import ARCHS, assert_same, contents, learner_of
 
 PROCESSES = {"parallel_kwargs": {"backend": "shm", "num_processes": 2, "start_method": "fork"}}
@@ -58,16 +58,16 @@ def test_a_worker_killed_in_the_middle_changes_nothing(
     with learner_of(arch, 4, env=PROCESSES) as learner:
         envs = learner.train_env_parallel
         assert envs is not None
-        steps, step = 0, ManyPlaces.step
+        steps, step = 0, ParallelEnvManager.step
 
-        def step_or_die(self: ManyPlaces, *arguments: Any) -> Any:
+        def step_or_die(self: ParallelEnvManager, actions: Any, env_ids: Any) -> Any:
             nonlocal steps
             steps += 1
             if steps == 7:
                 os.kill(envs.envs.worker_pids[0], signal.SIGKILL)
-            return step(self, *arguments)
+            return step(self, actions, env_ids)
 
-        monkeypatch.setattr(ManyPlaces, "step", step_or_die)
+        monkeypatch.setattr(ParallelEnvManager, "step", step_or_die)
         learner.collect_rollouts_parallel(8, random_actions, envs)
         assert envs.stats.restarts == 1
         assert_same(alone[0], contents(learner))

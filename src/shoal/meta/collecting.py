@@ -21,7 +21,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from shoal.meta.agent import Agent
-from shoal.meta.places import Places, Stepped
+from shoal.meta.manager import Stepped
+from shoal.meta.places import Places
 from shoal.meta.plans import Plan
 from shoal.vector.errors import StateError
 from shoal.vector.layout import Array
@@ -84,7 +85,7 @@ class Collector:
 
     def collect(self, plans: Iterable[Plan], num_plans: int, acting: Acting = "policy") -> Iterator[Trajectory]:
         """Play so many, and hand them over in their order."""
-        num_places = min(self._places.num_places, num_plans)
+        num_places = min(self._places.num_envs, num_plans)
         desk = _Desk(num_places, self._most_steps, self._agent)
         finished: dict[int, Trajectory] = {}
         to_begin, order = iter(plans), deque[int]()
@@ -95,14 +96,15 @@ class Collector:
                 new = [next(to_begin) for _ in free]
                 order.extend(plan.number for plan in new)
                 num_plans -= len(new)
-                observations = self._places.reset([plan.task for plan in new], [plan.seed for plan in new], free)
+                tasks, seeds = [plan.task for plan in new], [plan.seed for plan in new]
+                observations, _ = self._places.reset(tasks=tasks, seeds=seeds, env_ids=free)
                 desk.begin(free, new, observations)
             rows = [row for row in range(num_places) if desk.plans[row] is not None]
             is_acting = time.perf_counter()
             actions = desk.act(rows, self._agent, acting)
             for_envs = self._agent.actions.for_envs(actions)
             is_stepping = time.perf_counter()
-            stepped = self._places.step(for_envs, rows)
+            stepped = self._places.step(for_envs, env_ids=rows)
             end = time.perf_counter()
             self.seconds.policy += is_stepping - is_acting
             self.seconds.environments += end - is_stepping + is_acting - begin

@@ -36,8 +36,8 @@ from shoal.meta.collecting import Acting, Collector, Trajectory
 from shoal.meta.config import MetaConfig
 from shoal.meta.making import make_env, make_parallel_env
 from shoal.meta.network import AgentNetwork
-from shoal.meta.places import ManyPlaces, OnePlace, Places
-from shoal.meta.plans import Purpose, generator, plan_of, plan_of_evaluation
+from shoal.meta.places import OnePlace, Places
+from shoal.meta.plans import Purpose, generator, plan_of
 from shoal.meta.report import Evaluation, MetaReport, advice_on
 from shoal.meta.sac import SAC, SAID, Batch
 from shoal.meta.saving import load, load_network, memory_of, state_of, tensors_of
@@ -168,7 +168,7 @@ class Learner:
         """The same with several environments at once; the same rollouts, in the same order. ``None``: one after the other."""
         if parallel_env is None:
             return self.collect_rollouts(num_rollouts, random_actions)
-        return self._collect(ManyPlaces(parallel_env), num_rollouts, random_actions)
+        return self._collect(parallel_env, num_rollouts, random_actions)
 
     def _collect(self, places: Places, num_rollouts: int, random_actions: bool) -> int:
         if num_rollouts < 1:
@@ -178,7 +178,7 @@ class Learner:
         first, steps = self._n_rollouts_total, 0
         plans = (
             plan_of(
-                number, self.train_tasks, self.max_trajectory_len, self.agent.actions, self.seed,
+                Purpose.ROLLOUTS, self.seed, number, self.train_tasks, self.max_trajectory_len, self.agent.actions,
                 random_actions=random_actions,
             )
             for number in range(first, first + num_rollouts)
@@ -374,9 +374,9 @@ class Learner:
         self.agent.take(self.network)
         its_seed = self.seed if seed is None else seed
         parallel = self.train_env_parallel
-        places = OnePlace(self.eval_env) if parallel is None else ManyPlaces(parallel)
+        places = OnePlace(self.eval_env) if parallel is None else parallel
         plans = (
-            plan_of_evaluation(number, task, self.max_trajectory_len, self.agent.actions, its_seed)
+            plan_of(Purpose.EVALUATION, its_seed, number, [task], self.max_trajectory_len, self.agent.actions)
             for number, task in enumerate(tasks)
         )
         played: list[Trajectory] = []

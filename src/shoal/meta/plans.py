@@ -41,17 +41,18 @@ def generator(seed: int, purpose: Purpose, number: int = 0) -> np.random.Generat
 
 
 def plan_of(
-    number: int, tasks: Sequence[Any], most_steps: int, actions: Choices | Numbers, seed: int, *, random_actions: bool
+    purpose: Purpose,
+    seed: int,
+    number: int,
+    tasks: Sequence[Any],
+    most_steps: int,
+    actions: Choices | Numbers,
+    *,
+    random_actions: bool = False,
 ) -> Plan:
-    """A rollout of training. Its task is any of these; if there are none, the environment makes one up."""
-    random = generator(seed, Purpose.ROLLOUTS, number)
+    """A rollout. Its task is any of these; if there are none, the environment makes one up."""
+    random = generator(seed, purpose, number)
     env_seed = int(random.integers(2**31))
     task = tasks[int(random.integers(len(tasks)))] if len(tasks) else None
     draw = actions.random if random_actions else actions.noise
     return Plan(number, task, env_seed, draw(random, most_steps))
-
-
-def plan_of_evaluation(number: int, task: Any, most_steps: int, actions: Choices | Numbers, seed: int) -> Plan:
-    """A rollout of an evaluation: the same each time."""
-    random = generator(seed, Purpose.EVALUATION, number)
-    return Plan(number, task, int(random.integers(2**31)), actions.noise(random, most_steps))
