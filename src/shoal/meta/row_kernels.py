@@ -27,7 +27,7 @@ def sigmoid(x: np.float32) -> np.float32:
 
 @compiled
 def dense(inputs: Array, weights: Array, biases: Array, is_rectified: bool, outputs: Array) -> None:
-    """A layer. Here and below, weights stand input by input, one behind the other."""
+    """A layer. Weights stand input by input, one behind the other."""
     for row in range(len(inputs)):
         target = outputs[row]
         target[:] = biases
@@ -38,41 +38,18 @@ def dense(inputs: Array, weights: Array, biases: Array, is_rectified: bool, outp
 
 
 @compiled
-def gru(
-    inputs: Array, states: Array, of_inputs: Array, input_biases: Array, of_states: Array, state_biases: Array, after: Array
-) -> None:  # fmt: skip
-    """A step of a gated recurrent unit: its gates are, in this order, reset, update and candidate, as in torch."""
-    size = states.shape[1]
-    seen, known = np.empty(3 * size, np.float32), np.empty(3 * size, np.float32)
-    for row in range(len(inputs)):
-        seen[:], known[:] = input_biases, state_biases
-        add_products(seen, inputs[row], of_inputs)
-        add_products(known, states[row], of_states)
-        for unit in range(size):
-            reset = sigmoid(seen[unit] + known[unit])
-            update = sigmoid(seen[size + unit] + known[size + unit])
-            candidate = hyperbolic_tangent(seen[2 * size + unit] + reset * known[2 * size + unit])
-            after[row, unit] = candidate + update * (states[row, unit] - candidate)
-
-
-@compiled
-def lstm(
-    inputs: Array, states: Array, of_inputs: Array, input_biases: Array, of_states: Array, state_biases: Array, after: Array
-) -> None:  # fmt: skip
+def lstm_step(seen: Array, known: Array, before: Array, gates: Array, after: Array) -> None:
     """A step of a long short-term memory: input, forget, candidate, output. A state is what it shows, and its cell."""
-    size = states.shape[1] // 2
-    gates = np.empty(4 * size, np.float32)
-    for row in range(len(inputs)):
-        gates[:] = input_biases
+    size = before.shape[1] // 2
+    for row in range(len(before)):
+        of_row = gates[row]
         for unit in range(4 * size):
-            gates[unit] += state_biases[unit]
-        add_products(gates, inputs[row], of_inputs)
-        add_products(gates, states[row][:size], of_states)
+            of_row[unit] = seen[row, unit] + known[row, unit]
         for unit in range(size):
-            kept = sigmoid(gates[size + unit]) * states[row, size + unit]
-            cell = kept + sigmoid(gates[unit]) * hyperbolic_tangent(gates[2 * size + unit])
+            kept = sigmoid(of_row[size + unit]) * before[row, size + unit]
+            cell = kept + sigmoid(of_row[unit]) * hyperbolic_tangent(of_row[2 * size + unit])
             after[row, size + unit] = cell
-            after[row, unit] = sigmoid(gates[3 * size + unit]) * hyperbolic_tangent(cell)
+            after[row, unit] = sigmoid(of_row[3 * size + unit]) * hyperbolic_tangent(cell)
 
 
 @compiled
