@@ -18,7 +18,6 @@ import torch
 from torch import nn
 
 from shoal.meta.actions import Choices, Numbers
-from shoal.meta.architectures import AGENT_ARCHS
 from shoal.meta.gru import step_forward
 from shoal.meta.network import AgentNetwork, Memory
 from shoal.meta.row_kernels import dense, lstm_step
@@ -48,8 +47,8 @@ class Acted(NamedTuple):
 class Agent:
     """Acts with an actor's weights."""
 
-    def __init__(self, network: AgentNetwork, actions: Choices | Numbers, arch: AGENT_ARCHS, seed: int = 0) -> None:
-        self.arch, self.actions = arch, actions
+    def __init__(self, network: AgentNetwork, actions: Choices | Numbers, seed: int = 0) -> None:
+        self.actions = actions
         self.random = np.random.default_rng(seed)
         self.state_size = network.actor_memory.state_size if isinstance(network.actor_memory, Memory) else 0
         self.take(network)
@@ -111,8 +110,8 @@ class _RowMemory:
         recurrent = memory.recurrent
         self._step = step_forward if isinstance(recurrent, nn.GRU) else lstm_step
         self._size = recurrent.hidden_size
-        self._of_inputs = _flat(recurrent.weight_ih_l0), _flat(recurrent.bias_ih_l0)
-        self._of_states = _flat(recurrent.weight_hh_l0), _flat(recurrent.bias_hh_l0)
+        of_inputs, of_states, input_biases, state_biases = map(_flat, recurrent.parameters())
+        self._of_inputs, self._of_states = (of_inputs, input_biases), (of_states, state_biases)
 
     def step(self, observations: Array, actions: Array, rewards: Array, states: Array) -> tuple[Array, Array]:
         """Features, and what is remembered now."""

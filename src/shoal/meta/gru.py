@@ -21,7 +21,7 @@ from shoal.vector.layout import Array
 
 @compiled
 def step_forward(seen: Array, known: Array, before: Array, gates: Array, after: Array) -> None:
-    """A step of time. Gates are reset, update and candidate; they are kept for the way back."""
+    """A step of time, in learning and in acting. Gates are reset, update and candidate; they are kept for the way back."""
     size = before.shape[1]
     for row in range(len(before)):
         of_row, its, was = gates[row], seen[row], known[row]

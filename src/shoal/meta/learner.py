@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from shoal.envs.naming import find
-from shoal.meta.actions import Choices, actions_of
+from shoal.meta.actions import actions_of
 from shoal.meta.agent import Agent
 from shoal.meta.buffers import SequenceBuffer, TransitionBuffer
 from shoal.meta.collecting import Acting, Collector, Trajectory
@@ -138,11 +138,9 @@ class Learner:
         self.agent_arch = policy.agent_arch
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
-            self.network = AgentNetwork(
-                observation_size, actions.width, actions.num_outputs, isinstance(actions, Choices), policy
-            )
+            self.network = AgentNetwork(observation_size, actions, policy)
         self.algorithm = SAC(self.network, actions, policy, config.seed)
-        self.agent = Agent(self.network, actions, self.agent_arch, config.seed)
+        self.agent = Agent(self.network, actions, config.seed)
         length = self.max_trajectory_len if train.sampled_seq_len == -1 else train.sampled_seq_len
         sizes = train.buffer_size, observation_size, actions.width
         self.policy_storage = (
@@ -186,8 +184,8 @@ class Learner:
         for trajectory in collector.collect(plans, num_rollouts, "random" if random_actions else "policy"):
             self._keep(trajectory)
             steps += trajectory.num_steps
-        self._spent["environments"] += collector.seconds.environments
-        self._spent["policy"] += collector.seconds.policy
+        self._spent["environments"] += collector.environment_seconds
+        self._spent["policy"] += collector.policy_seconds
         return steps
 
     def _collector(self, places: Places) -> Collector:

@@ -1,7 +1,8 @@
 """The arithmetic of acting, row by row, compiled.
 
 A matrix product of a library may round otherwise for another number of rows, or for another place of a row among them. Then
-a rollout would depend on which others are under way beside it. Here each row goes through the same instructions by itself.
+a rollout would depend on which others are under way beside it. Here each row goes through the same operations by itself, and
+each of them is rounded as it is written.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from shoal.envs.arithmetic import HALF, ONE, ZERO, add_products, hyperbolic_tang
 from shoal.envs.compiling import kernel, rule
 from shoal.vector.layout import Array
 
-compiled = partial(kernel, what="the arithmetic of acting")
+compiled = partial(kernel, what="the arithmetic of acting", is_exact=True)
 LEAST_LOG, MOST_LOG = np.float32(-5), np.float32(2)
 """Deviations of actions are between the exponentials of these."""
 
