@@ -18,9 +18,8 @@ import torch
 from torch import nn
 
 from shoal.meta.actions import Choices, Numbers
-from shoal.meta.gru import step_forward
 from shoal.meta.network import AgentNetwork, Memory
-from shoal.meta.row_kernels import dense, lstm_step
+from shoal.meta.row_kernels import dense, gru_step, lstm_step
 from shoal.vector.layout import Array
 
 
@@ -108,7 +107,7 @@ class _RowMemory:
             for layer in (memory.of_observation, memory.of_action, memory.of_reward)
         ]
         recurrent = memory.recurrent
-        self._step = step_forward if isinstance(recurrent, nn.GRU) else lstm_step
+        self._step = gru_step if isinstance(recurrent, nn.GRU) else lstm_step
         self._size = recurrent.hidden_size
         of_inputs, of_states, input_biases, state_biases = map(_flat, recurrent.parameters())
         self._of_inputs, self._of_states = (of_inputs, input_biases), (of_states, state_biases)
@@ -123,7 +122,7 @@ class _RowMemory:
         seen = _through(np.concatenate(parts, axis=1), *self._of_inputs)
         known = _through(states[:, : self._size], *self._of_states)
         after = np.empty_like(states)
-        self._step(seen, known, np.ascontiguousarray(states), np.empty_like(seen), after)
+        self._step(seen, known, np.ascontiguousarray(states), after)
         return np.concatenate([after[:, : self._size], parts[0]], axis=1), after
 
 

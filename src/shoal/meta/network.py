@@ -18,7 +18,6 @@ from torch import nn
 
 from shoal.meta.actions import Choices, Numbers
 from shoal.meta.config import PolicySettings
-from shoal.meta.gru import QuickGRU
 
 
 class Nothing(nn.Module):
@@ -44,7 +43,7 @@ class Memory(nn.Module):
         self.of_observation = nn.Linear(observation_size, sizes[0])
         self.of_action = nn.Linear(action_size, sizes[1]) if sizes[1] else None
         self.of_reward = nn.Linear(1, sizes[2]) if sizes[2] else None
-        kind = QuickGRU if settings.seq_model == "gru" else nn.LSTM
+        kind = nn.GRU if settings.seq_model == "gru" else nn.LSTM
         self.recurrent = kind(sum(sizes), settings.rnn_hidden_size)
         for name, parameter in self.recurrent.named_parameters():
             nn.init.zeros_(parameter) if "bias" in name else nn.init.orthogonal_(parameter)

@@ -39,18 +39,29 @@ def dense(inputs: Array, weights: Array, biases: Array, is_rectified: bool, outp
 
 
 @compiled
-def lstm_step(seen: Array, known: Array, before: Array, gates: Array, after: Array) -> None:
+def gru_step(seen: Array, known: Array, before: Array, after: Array) -> None:
+    """A step of a gated recurrent unit: reset, update, candidate. ``seen`` and ``known`` are layers of inputs and states."""
+    size = before.shape[1]
+    for row in range(len(before)):
+        its, was = seen[row], known[row]
+        for unit in range(size):
+            reset = sigmoid(its[unit] + was[unit])
+            update = sigmoid(its[size + unit] + was[size + unit])
+            candidate = hyperbolic_tangent(its[2 * size + unit] + reset * was[2 * size + unit])
+            after[row, unit] = candidate + update * (before[row, unit] - candidate)
+
+
+@compiled
+def lstm_step(seen: Array, known: Array, before: Array, after: Array) -> None:
     """A step of a long short-term memory: input, forget, candidate, output. A state is what it shows, and its cell."""
     size = before.shape[1] // 2
+    gates = seen + known
     for row in range(len(before)):
-        of_row = gates[row]
-        for unit in range(4 * size):
-            of_row[unit] = seen[row, unit] + known[row, unit]
         for unit in range(size):
-            kept = sigmoid(of_row[size + unit]) * before[row, size + unit]
-            cell = kept + sigmoid(of_row[unit]) * hyperbolic_tangent(of_row[2 * size + unit])
+            kept = sigmoid(gates[row, size + unit]) * before[row, size + unit]
+            cell = kept + sigmoid(gates[row, unit]) * hyperbolic_tangent(gates[row, 2 * size + unit])
             after[row, size + unit] = cell
-            after[row, unit] = sigmoid(of_row[3 * size + unit]) * hyperbolic_tangent(cell)
+            after[row, unit] = sigmoid(gates[row, 3 * size + unit]) * hyperbolic_tangent(cell)
 
 
 @compiled
