@@ -11,7 +11,6 @@ from gymnasium import spaces
 
 from shoal.meta.actions import actions_of
 from shoal.meta.agent import Agent
-from shoal.meta.architectures import AGENT_ARCHS
 from shoal.meta.config import PolicySettings
 from shoal.meta.network import AgentNetwork
 from shoal.vector.errors import ConfigurationError
@@ -32,8 +31,8 @@ def agent_and_network(policy: dict[str, Any], space: spaces.Space[Any]) -> tuple
     settings = PolicySettings(**policy, rnn_hidden_size=21, policy_layers=(17, 9))
     actions = actions_of(space)
     torch.manual_seed(0)
-    network = AgentNetwork(4, actions.width, actions.num_outputs, isinstance(space, spaces.Discrete), settings)
-    return Agent(network, actions, AGENT_ARCHS(settings.arch)), network
+    network = AgentNetwork(4, actions, settings)
+    return Agent(network, actions), network
 
 
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)

@@ -103,6 +103,19 @@ def test_a_name_that_does_not_exist_is_refused() -> None:
         make_env("AntDr-v0", 2)
 
 
+def test_a_keyword_that_is_nearly_one_is_refused_with_the_one_that_was_meant() -> None:
+    with pytest.raises(
+        shoal.ConfigurationError, match=r"make_env\(\) has no keyword 'horizont': did you mean 'horizon'\?"
+    ):
+        make_env("Wind-v0", 2, horizont="varibad")
+    with pytest.raises(
+        shoal.ConfigurationError, match=r"make_parallel_env\(\) has no keyword 'num_process'.*'num_processes'"
+    ):
+        make_parallel_env("Wind-v0", 2, 3, num_process=1)
+    with pytest.raises(shoal.ConfigurationError, match="Wind has no option 'gravity'"):
+        make_parallel_env("Wind-v0", 2, 3, gravity=1)
+
+
 @pytest.mark.parametrize("num_workers", [0, -1, 2.5, True])
 def test_a_number_of_workers_that_cannot_be_is_refused(num_workers: Any) -> None:
     with pytest.raises(shoal.ConfigurationError, match="num_workers must be a whole number of at least 1"):

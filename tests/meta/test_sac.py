@@ -26,7 +26,7 @@ def algorithm_of(space: spaces.Space[Any], **policy: Any) -> SAC:
     )
     actions = actions_of(space)
     torch.manual_seed(0)
-    network = AgentNetwork(2, actions.width, actions.num_outputs, isinstance(space, spaces.Discrete), settings)
+    network = AgentNetwork(2, actions, settings)
     return SAC(network, actions, settings, seed=0)
 
 

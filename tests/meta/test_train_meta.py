@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from shoal.cli.main import main
+from shoal.meta import Learner
 from shoal.meta.config import MetaConfig
 from shoal.runs import Checkpoints, RunFolder, read_metrics, state_json
 from shoal.runs.tensor_bytes import as_bytes
@@ -265,14 +266,12 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: Captu
 
 
 def test_an_evaluation_that_is_stopped_says_what_it_has() -> None:
-    from shoal.meta.training import LearnerInTraining
-
-    with LearnerInTraining(MetaConfig.of(SETTINGS)) as trainee:
-        stopped = trainee.evaluate(is_asked_to_stop=lambda: True)
+    with Learner(SETTINGS) as learner:
+        stopped = learner.evaluate(is_asked_to_stop=lambda: True)
         assert str(stopped) == "no task was completed"
         assert math.isnan(stopped.mean)
-        assert len(trainee.evaluate(5, seed=7).total_steps) == 5
-        assert trainee.evaluate(3, seed=7).mean == trainee.evaluate(3, seed=7).mean
+        assert len(learner.evaluate(episodes=5, seed=7).total_steps) == 5
+        assert learner.evaluate(episodes=3, seed=7).mean == learner.evaluate(episodes=3, seed=7).mean
 
 
 def test_a_policy_that_limits_collecting_is_named_once(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

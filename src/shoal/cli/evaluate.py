@@ -75,7 +75,7 @@ def _evaluate(
     console = Console(highlight=False, markup=False, soft_wrap=True)
     with method.make(settings) as trainee:
         trainee.load_policy(tensors, state)
-        result = trainee.evaluate(episodes, seed)
+        result = trainee.evaluate(episodes=episodes, seed=seed)
         console.print(f"{trainee.goal.env} after {step:,} steps: return {result}")
         if film is not None:
             path = run.path / "videos" / f"step-{step}.mp4"

@@ -56,27 +56,30 @@ def loop_over_rows(make_loop: Callable[..., Function], *rules: Callable[..., Any
     return cast("Function", CompiledLoop(numba.njit(cache=True, nogil=True)(loop), name))
 
 
-def kernel(function: Function, what: str) -> Function:
-    """Compile a function of arrays and numbers when it is first called. It may round otherwise than the interpreter does.
+def kernel(function: Function, what: str, *, is_exact: bool = False) -> Function:
+    """Compile a function of arrays and numbers when it is first called.
 
     Args:
         what: is told to whoever waits for it: "compiling {what}, once for this installation".
+        is_exact: every operation is rounded as it is written. Otherwise rounding may even depend on where arrays lie in memory,
+            because that decides whether a loop takes several numbers at once.
     """
-    return cast("Function", Kernel(function, what)) if is_compiling() else function
+    return cast("Function", Kernel(function, what, is_exact)) if is_compiling() else function
 
 
 class Kernel:
     """A function that is compiled when it is first called with arguments of some types."""
 
-    def __init__(self, function: Callable[..., Any], what: str) -> None:
+    def __init__(self, function: Callable[..., Any], what: str, is_exact: bool) -> None:
         functools.update_wrapper(self, function)
-        self._function, self._what = function, what
+        self._function, self._what, self._is_exact = function, what, is_exact
         self._dispatcher: Any = None
 
     def __call__(self, *arguments: Any) -> Any:
         """Run it."""
         if self._dispatcher is None:
-            self._dispatcher = _numba().njit(cache=True, nogil=True, fastmath=True, error_model="numpy")(self._function)
+            compiler = _numba().njit(cache=True, nogil=True, fastmath=not self._is_exact, error_model="numpy")
+            self._dispatcher = compiler(self._function)
             with _announced(self._what, self._dispatcher):
                 return self._dispatcher(*arguments)
         return self._dispatcher(*arguments)

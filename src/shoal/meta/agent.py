@@ -18,9 +18,8 @@ import torch
 from torch import nn
 
 from shoal.meta.actions import Choices, Numbers
-from shoal.meta.architectures import AGENT_ARCHS
 from shoal.meta.network import AgentNetwork, Memory
-from shoal.meta.row_kernels import dense, gru, lstm
+from shoal.meta.row_kernels import dense, gru_step, lstm_step
 from shoal.vector.layout import Array
 
 
@@ -47,8 +46,8 @@ class Acted(NamedTuple):
 class Agent:
     """Acts with an actor's weights."""
 
-    def __init__(self, network: AgentNetwork, actions: Choices | Numbers, arch: AGENT_ARCHS, seed: int = 0) -> None:
-        self.arch, self.actions = arch, actions
+    def __init__(self, network: AgentNetwork, actions: Choices | Numbers, seed: int = 0) -> None:
+        self.actions = actions
         self.random = np.random.default_rng(seed)
         self.state_size = network.actor_memory.state_size if isinstance(network.actor_memory, Memory) else 0
         self.take(network)
@@ -85,7 +84,7 @@ class Agent:
         """
         start = self.get_initial_info(len(obs))
         state = start.internal_state if prev_internal_state is None else prev_internal_state
-        outputs = np.ascontiguousarray(obs, np.float32)
+        outputs = obs
         if self._memory is not None:
             action = start.action if prev_action is None else prev_action
             before = start.reward if reward is None else reward
@@ -108,28 +107,28 @@ class _RowMemory:
             for layer in (memory.of_observation, memory.of_action, memory.of_reward)
         ]
         recurrent = memory.recurrent
-        self._step = gru if isinstance(recurrent, nn.GRU) else lstm
+        self._step = gru_step if isinstance(recurrent, nn.GRU) else lstm_step
         self._size = recurrent.hidden_size
-        of_inputs, of_states, *biases = (
-            getattr(recurrent, f"{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        )
-        self._weights = _flat(of_inputs), _flat(biases[0]), _flat(of_states), _flat(biases[1])
+        of_inputs, of_states, input_biases, state_biases = map(_flat, recurrent.parameters())
+        self._of_inputs, self._of_states = (of_inputs, input_biases), (of_states, state_biases)
 
     def step(self, observations: Array, actions: Array, rewards: Array, states: Array) -> tuple[Array, Array]:
         """Features, and what is remembered now."""
         parts = [
-            _through(np.ascontiguousarray(values, np.float32), *layer, is_rectified=True)
+            _through(values, *layer, is_rectified=True)
             for values, layer in zip((observations, actions, rewards), self._embeddings, strict=True)
             if layer is not None
         ]
+        seen = _through(np.concatenate(parts, axis=1), *self._of_inputs)
+        known = _through(states[:, : self._size], *self._of_states)
         after = np.empty_like(states)
-        self._step(np.concatenate(parts, axis=1), np.ascontiguousarray(states), *self._weights, after)
+        self._step(seen, known, np.ascontiguousarray(states), after)
         return np.concatenate([after[:, : self._size], parts[0]], axis=1), after
 
 
-def _through(inputs: Array, weights: Array, biases: Array, is_rectified: bool) -> Array:
+def _through(inputs: Array, weights: Array, biases: Array, is_rectified: bool = False) -> Array:
     outputs = np.empty((len(inputs), len(biases)), np.float32)
-    dense(inputs, weights, biases, is_rectified, outputs)
+    dense(np.ascontiguousarray(inputs, np.float32), weights, biases, is_rectified, outputs)
     return outputs
 
 

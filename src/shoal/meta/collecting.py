@@ -58,13 +58,6 @@ class Trajectory(NamedTuple):
         return np.bincount(episodes, weights=self.rewards[:, 0], minlength=num_episodes)[:num_episodes]
 
 
-class Seconds:
-    """Where the time of collecting went."""
-
-    def __init__(self) -> None:
-        self.environments = self.policy = 0.0
-
-
 class Collector:
     """Plays rollouts in some environments.
 
@@ -81,7 +74,7 @@ class Collector:
     ) -> None:
         self._places, self._agent, self._most_steps = places, agent, most_steps
         self._sees_start, self._goal_is_terminal = sees_start, goal_is_terminal
-        self.seconds = Seconds()
+        self.environment_seconds = self.policy_seconds = 0.0
 
     def collect(self, plans: Iterable[Plan], num_plans: int, acting: Acting = "policy") -> Iterator[Trajectory]:
         """Play so many, and hand them over in their order."""
@@ -106,8 +99,8 @@ class Collector:
             is_stepping = time.perf_counter()
             stepped = self._places.step(for_envs, env_ids=rows)
             end = time.perf_counter()
-            self.seconds.policy += is_stepping - is_acting
-            self.seconds.environments += end - is_stepping + is_acting - begin
+            self.policy_seconds += is_stepping - is_acting
+            self.environment_seconds += end - is_stepping + is_acting - begin
             terminals = self._terminals(stepped, desk.are_last(rows))
             for trajectory in desk.take(rows, actions, self._observed(stepped), stepped, terminals):
                 finished[trajectory.number] = trajectory

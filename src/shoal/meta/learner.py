@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle, islice
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -28,7 +29,7 @@ import numpy as np
 import torch
 
 from shoal.envs.naming import find
-from shoal.meta.actions import Choices, actions_of
+from shoal.meta.actions import actions_of
 from shoal.meta.agent import Agent
 from shoal.meta.buffers import SequenceBuffer, TransitionBuffer
 from shoal.meta.collecting import Acting, Collector, Trajectory
@@ -39,10 +40,13 @@ from shoal.meta.places import OnePlace, Places
 from shoal.meta.plans import Purpose, generator, plan_of
 from shoal.meta.report import Evaluation, MetaReport, advice_on
 from shoal.meta.sac import SAC, SAID, Batch
-from shoal.meta.saving import load, memory_of, state_of, tensors_of
+from shoal.meta.saving import load, load_network, memory_of, state_of, tensors_of
 from shoal.runs.config_file import read_config
 from shoal.runs.errors import Diverged
+from shoal.runs.report import Goal, Pace
+from shoal.runs.training.trainee import Often, Saved
 from shoal.vector.errors import ConfigurationError, StateError
+from shoal.vector.plan import needs_processes
 
 OnReport = Callable[[MetaReport], None]
 
@@ -134,11 +138,9 @@ class Learner:
         self.agent_arch = policy.agent_arch
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
-            self.network = AgentNetwork(
-                observation_size, actions.width, actions.num_outputs, isinstance(actions, Choices), policy
-            )
+            self.network = AgentNetwork(observation_size, actions, policy)
         self.algorithm = SAC(self.network, actions, policy, config.seed)
-        self.agent = Agent(self.network, actions, self.agent_arch, config.seed)
+        self.agent = Agent(self.network, actions, config.seed)
         length = self.max_trajectory_len if train.sampled_seq_len == -1 else train.sampled_seq_len
         sizes = train.buffer_size, observation_size, actions.width
         self.policy_storage = (
@@ -147,10 +149,8 @@ class Learner:
             else TransitionBuffer(*sizes)
         )
         self._batches = generator(config.seed, Purpose.BATCHES)
-        self._n_env_steps_total = self._n_rollouts_total = self._n_updates_total = self._n_iterations = 0
-        self._seconds = 0.0
-        self._first: tuple[float, int] | None = None
-        """After how many seconds the first iteration of this process was made, and its number."""
+        self._n_env_steps_total = self._n_rollouts_total = self._n_updates_total = self.updates = 0
+        self._seconds, self._pace = 0.0, Pace()
         self._forget_the_last()
         self.last_report: MetaReport | None = None
 
@@ -184,8 +184,8 @@ class Learner:
         for trajectory in collector.collect(plans, num_rollouts, "random" if random_actions else "policy"):
             self._keep(trajectory)
             steps += trajectory.num_steps
-        self._spent["environments"] += collector.seconds.environments
-        self._spent["policy"] += collector.seconds.policy
+        self._spent["environments"] += collector.environment_seconds
+        self._spent["policy"] += collector.policy_seconds
         return steps
 
     def _collector(self, places: Places) -> Collector:
@@ -225,7 +225,7 @@ class Learner:
     @property
     def is_done(self) -> bool:
         """Whether all iterations were made."""
-        return self._n_iterations >= self.config.train.num_iters
+        return self.updates >= self.config.train.num_iters
 
     def train_once(self) -> MetaReport:
         """An iteration: collect, and learn. Before the first one, the pool is filled with random actions."""
@@ -239,7 +239,7 @@ class Learner:
         collected = self.collect_rollouts_parallel(train.num_rollouts_per_iter, parallel_env=self.train_env_parallel)
         much = train.num_updates_per_iter
         losses = self.update(math.ceil(much * collected) if isinstance(much, float) else much)
-        self._n_iterations += 1
+        self.updates += 1
         self._seconds += time.perf_counter() - begin
         return self.log_train_stats(losses, steps + collected, time.perf_counter() - begin)
 
@@ -275,7 +275,7 @@ class Learner:
         returns = np.stack([one.returns(self.max_rollouts_per_task) for one in latest])
         means: list[float] = returns.mean(axis=0).tolist()
         self.last_report = MetaReport(
-            updates=self._n_iterations,
+            updates=self.updates,
             gradient_steps=self._n_updates_total,
             steps=self._n_env_steps_total,
             episodes=self._n_rollouts_total,
@@ -284,7 +284,7 @@ class Learner:
             success_rate=_success_rate(latest),
             steps_per_second=steps / seconds,
             seconds=self._seconds,
-            seconds_left=self._seconds_left(),
+            seconds_left=self._pace.seconds_left(self._seconds, self.updates / max(1, self.config.train.num_iters)),
             learning_rate=self.config.policy.lr,
             restarts=0 if self.train_env_parallel is None else self.train_env_parallel.stats.restarts,
             losses=train_stats,
@@ -293,13 +293,56 @@ class Learner:
         )
         return self.last_report
 
-    def _seconds_left(self) -> float | None:
-        """From the rate since the first iteration of this process, in which the pool is filled and workers start."""
-        made, left = self._n_iterations, self.config.train.num_iters - self._n_iterations
-        self._first = self._first or (self._seconds, made)
-        if not left:
-            return 0.0
-        return None if made == self._first[1] else left * (self._seconds - self._first[0]) / (made - self._first[1])
+    # -- a run of it (see shoal.runs.training.trainee) -------------------------------------------------------------------
+
+    @property
+    def steps(self) -> int:
+        """Of single environments, so far."""
+        return self._n_env_steps_total
+
+    @property
+    def goal(self) -> Goal:
+        """What is trained, and until when."""
+        train, parallel = self.config.train, self.train_env_parallel
+        plan = None if parallel is None else parallel.plan
+        return Goal(
+            env=self.config.env.env_name,
+            n_envs=1 if parallel is None else parallel.num_envs,
+            backend="serial" if plan is None else plan.backend,
+            start_method=plan.start_method if plan is not None and needs_processes(plan.backend) else None,
+            device="cpu",
+            total_episodes=train.num_init_rollouts_pool + train.num_iters * train.num_rollouts_per_iter,
+            total_steps=None,
+            folder=None,
+        )
+
+    @property
+    def often(self) -> Often:
+        """How often to evaluate and to save."""
+        its = self.config.eval
+        return Often(its.eval_every, its.checkpoint_every, its.keep_checkpoints, "--eval.keep-checkpoints")
+
+    @property
+    def flag_for_more(self) -> str:
+        """How the command is told to train twice as long."""
+        return f"--train.num-iters {2 * self.config.train.num_iters}"
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether all weights are numbers."""
+        return all(bool(weight.isfinite().all()) for weight in self.network.parameters())
+
+    def save(self, lost: str | None = None) -> Saved:
+        """What to save. Nothing of it is lost when an environment raises: each rollout begins anew."""
+        return Saved(tensors_of(self), state_of(self), memory_of(self))
+
+    def load(self, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> str | None:
+        """Go on from there. Returns a sentence if what was kept of rollouts is not there any more."""
+        return load(self, tensors, state)
+
+    def load_policy(self, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
+        """Only what is needed for an evaluation."""
+        load_network(self, tensors)
 
     # -- afterwards ------------------------------------------------------------------------------------------------------
 
@@ -308,6 +351,7 @@ class Learner:
         tasks: Sequence[Any] | None = None,
         deterministic: bool = True,
         *,
+        episodes: int | None = None,
         seed: int | None = None,
         is_asked_to_stop: Callable[[], bool] = lambda: False,
     ) -> Evaluation:
@@ -316,12 +360,15 @@ class Learner:
         Args:
             tasks: by default, those for evaluation.
             deterministic: with the most likely actions.
+            episodes: play so many tasks, again from the first if there are fewer.
             seed: another one than the run's gives tasks other starts, and other tasks where these are made up.
             is_asked_to_stop: asked after every task; those that are over count.
         """
         tasks = self.eval_tasks if tasks is None else tasks
         if not len(tasks):
             raise ConfigurationError("there are no tasks to evaluate on: give at least one, or None for any")
+        if episodes is not None:
+            tasks = list(islice(cycle(tasks), episodes))
         self.agent.take(self.network)
         its_seed = self.seed if seed is None else seed
         parallel = self.train_env_parallel
@@ -345,12 +392,12 @@ class Learner:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that decides how training goes on."""
-        kept = {name: value.clone() for name, value in memory_of(self).items()}
-        return {"tensors": {**tensors_of(self), **kept}, "state": state_of(self)}
+        tensors, state, memory = self.save()
+        return {"tensors": {**tensors, **{name: value.clone() for name, value in memory.items()}}, "state": state}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on from there, bit by bit as if there had been no interruption."""
-        load(self, state_dict["tensors"], state_dict["state"])
+        self.load(state_dict["tensors"], state_dict["state"])
 
     def close(self) -> None:
         """End the workers."""
@@ -383,6 +430,3 @@ def _config_of(
     if not isinstance(config, MetaConfig):
         config = MetaConfig.of(config or {})
     return config.replaced(**settings) if settings else config
-
-
-__all__ = ["Learner"]

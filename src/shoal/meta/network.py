@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from shoal.meta.actions import Choices, Numbers
 from shoal.meta.config import PolicySettings
 
 
@@ -100,25 +101,23 @@ def perceptron(size: int, hidden_sizes: Sequence[int], num_outputs: int) -> nn.S
 class AgentNetwork(nn.Module):
     """Actor and critics, and the slow copies of the critics that give targets."""
 
-    def __init__(
-        self, observation_size: int, action_size: int, num_outputs: int, has_choices: bool, settings: PolicySettings
-    ) -> None:
+    def __init__(self, observation_size: int, actions: Choices | Numbers, settings: PolicySettings) -> None:
         super().__init__()
         arch = settings.agent_arch
-        sizes = observation_size, action_size
 
         def memory(remembers: bool) -> Memory | Nothing:
-            return Memory(*sizes, settings) if remembers else Nothing(observation_size)
+            return Memory(observation_size, actions.width, settings) if remembers else Nothing(observation_size)
+
+        def critics() -> Critics:
+            has_choices = isinstance(actions, Choices)
+            return Critics(self.critic_memory.size, actions.width, settings.dqn_layers, has_choices=has_choices)
 
         self.critic_memory = memory(arch.stores_sequences)
         self.is_shared = arch.actor_remembers and not settings.separate
         self.actor_memory = self.critic_memory if self.is_shared else memory(arch.actor_remembers)
-        self.actor = perceptron(self.actor_memory.size, settings.policy_layers, num_outputs)
-        self.critics = Critics(self.critic_memory.size, action_size, settings.dqn_layers, has_choices=has_choices)
-        self.target_memory = memory(arch.stores_sequences)
-        self.target_critics = Critics(
-            self.critic_memory.size, action_size, settings.dqn_layers, has_choices=has_choices
-        )
+        self.actor = perceptron(self.actor_memory.size, settings.policy_layers, actions.num_outputs)
+        self.critics = critics()
+        self.target_memory, self.target_critics = memory(arch.stores_sequences), critics()
         self.target_memory.load_state_dict(self.critic_memory.state_dict())
         self.target_critics.load_state_dict(self.critics.state_dict())
         for parameter in self.targets:

@@ -1,7 +1,8 @@
 """The arithmetic of acting, row by row, compiled.
 
 A matrix product of a library may round otherwise for another number of rows, or for another place of a row among them. Then
-a rollout would depend on which others are under way beside it. Here each row goes through the same instructions by itself.
+a rollout would depend on which others are under way beside it. Here each row goes through the same operations by itself, and
+each of them is rounded as it is written.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from shoal.envs.arithmetic import HALF, ONE, ZERO, add_products, hyperbolic_tang
 from shoal.envs.compiling import kernel, rule
 from shoal.vector.layout import Array
 
-compiled = partial(kernel, what="the arithmetic of acting")
+compiled = partial(kernel, what="the arithmetic of acting", is_exact=True)
 LEAST_LOG, MOST_LOG = np.float32(-5), np.float32(2)
 """Deviations of actions are between the exponentials of these."""
 
@@ -27,7 +28,7 @@ def sigmoid(x: np.float32) -> np.float32:
 
 @compiled
 def dense(inputs: Array, weights: Array, biases: Array, is_rectified: bool, outputs: Array) -> None:
-    """A layer. Here and below, weights stand input by input, one behind the other."""
+    """A layer. Weights stand input by input, one behind the other."""
     for row in range(len(inputs)):
         target = outputs[row]
         target[:] = biases
@@ -38,41 +39,29 @@ def dense(inputs: Array, weights: Array, biases: Array, is_rectified: bool, outp
 
 
 @compiled
-def gru(
-    inputs: Array, states: Array, of_inputs: Array, input_biases: Array, of_states: Array, state_biases: Array, after: Array
-) -> None:  # fmt: skip
-    """A step of a gated recurrent unit: its gates are, in this order, reset, update and candidate, as in torch."""
-    size = states.shape[1]
-    seen, known = np.empty(3 * size, np.float32), np.empty(3 * size, np.float32)
-    for row in range(len(inputs)):
-        seen[:], known[:] = input_biases, state_biases
-        add_products(seen, inputs[row], of_inputs)
-        add_products(known, states[row], of_states)
+def gru_step(seen: Array, known: Array, before: Array, after: Array) -> None:
+    """A step of a gated recurrent unit: reset, update, candidate. ``seen`` and ``known`` are layers of inputs and states."""
+    size = before.shape[1]
+    for row in range(len(before)):
+        its, was = seen[row], known[row]
         for unit in range(size):
-            reset = sigmoid(seen[unit] + known[unit])
-            update = sigmoid(seen[size + unit] + known[size + unit])
-            candidate = hyperbolic_tangent(seen[2 * size + unit] + reset * known[2 * size + unit])
-            after[row, unit] = candidate + update * (states[row, unit] - candidate)
+            reset = sigmoid(its[unit] + was[unit])
+            update = sigmoid(its[size + unit] + was[size + unit])
+            candidate = hyperbolic_tangent(its[2 * size + unit] + reset * was[2 * size + unit])
+            after[row, unit] = candidate + update * (before[row, unit] - candidate)
 
 
 @compiled
-def lstm(
-    inputs: Array, states: Array, of_inputs: Array, input_biases: Array, of_states: Array, state_biases: Array, after: Array
-) -> None:  # fmt: skip
+def lstm_step(seen: Array, known: Array, before: Array, after: Array) -> None:
     """A step of a long short-term memory: input, forget, candidate, output. A state is what it shows, and its cell."""
-    size = states.shape[1] // 2
-    gates = np.empty(4 * size, np.float32)
-    for row in range(len(inputs)):
-        gates[:] = input_biases
-        for unit in range(4 * size):
-            gates[unit] += state_biases[unit]
-        add_products(gates, inputs[row], of_inputs)
-        add_products(gates, states[row][:size], of_states)
+    size = before.shape[1] // 2
+    gates = seen + known
+    for row in range(len(before)):
         for unit in range(size):
-            kept = sigmoid(gates[size + unit]) * states[row, size + unit]
-            cell = kept + sigmoid(gates[unit]) * hyperbolic_tangent(gates[2 * size + unit])
+            kept = sigmoid(gates[row, size + unit]) * before[row, size + unit]
+            cell = kept + sigmoid(gates[row, unit]) * hyperbolic_tangent(gates[row, 2 * size + unit])
             after[row, size + unit] = cell
-            after[row, unit] = sigmoid(gates[3 * size + unit]) * hyperbolic_tangent(cell)
+            after[row, unit] = sigmoid(gates[row, 3 * size + unit]) * hyperbolic_tangent(cell)
 
 
 @compiled

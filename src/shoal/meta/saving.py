@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from shoal.runs.report import Pace
 from shoal.vector.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def state_of(learner: Learner) -> dict[str, Any]:
         "steps": learner._n_env_steps_total,
         "rollouts": learner._n_rollouts_total,
         "updates": learner._n_updates_total,
-        "iterations": learner._n_iterations,
+        "iterations": learner.updates,
         "batches": learner._batches.bit_generator.state,
         "acting": learner.agent.random.bit_generator.state,
         "buffer": {name: part for name, part in kept.items() if not isinstance(part, np.ndarray)},
@@ -69,7 +70,8 @@ def load(learner: Learner, tensors: dict[str, torch.Tensor], state: dict[str, An
     if kept:
         learner.policy_storage.load({**state["buffer"], **kept})
     learner._n_env_steps_total, learner._n_rollouts_total = state["steps"], state["rollouts"]
-    learner._n_updates_total, learner._n_iterations = state["updates"], state["iterations"]
+    learner._n_updates_total, learner.updates = state["updates"], state["iterations"]
+    learner._pace = Pace()  # it was that of another training
     learner._batches.bit_generator.state = state["batches"]
     learner.agent.random.bit_generator.state = state["acting"]
     if kept:

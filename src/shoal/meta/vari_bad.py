@@ -14,7 +14,6 @@ the environment has begun the next episode meanwhile, and ``info["start_state"]`
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Literal, get_args
 
 import gymnasium
@@ -22,6 +21,7 @@ import numpy as np
 from gymnasium import spaces
 
 from shoal.vector.arguments import check_choice, check_count
+from shoal.vector.caller import warn_caller
 from shoal.vector.errors import ConfigurationError
 from shoal.vector.layout import Array
 
@@ -215,8 +215,7 @@ def _bounds_of(space: spaces.Box) -> tuple[Array, Array]:
 
 def warn_of_oracle() -> None:
     """Say what an oracle is."""
-    warnings.warn(
+    warn_caller(
         "oracle=True: the agent is told the task, so that there is nothing to find out (an MDP, not a POMDP)",
         UserWarning,
-        stacklevel=3,
     )

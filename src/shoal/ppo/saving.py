@@ -13,6 +13,7 @@ import torch
 
 from shoal.ppo.acting import TorchPolicy, policy_of
 from shoal.ppo.rollout import Episode
+from shoal.runs.report import Pace
 from shoal.vector.errors import ConfigurationError, ShoalError
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def load(trainer: PPOTrainer, tensors: dict[str, torch.Tensor], state: dict[str,
     collector.random.bit_generator.state = state["random"]
     if trainer.reward_scale is not None:
         trainer.reward_scale.load(state["reward_scale"])
-    trainer._first = None  # the pace was that of another training
+    trainer._pace = Pace()  # it was that of another training
     return _bring_back(trainer, tensors, state)
 
 

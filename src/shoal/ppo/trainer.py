@@ -41,6 +41,7 @@ from shoal.ppo.rollout import Collector, Episode, Rollout
 from shoal.ppo.saving import load, load_network, state_of, tensors_of
 from shoal.ppo.updating import Updater
 from shoal.ppo.video import env_with_pictures, filming
+from shoal.runs.report import Pace
 from shoal.runs.training.trainee import Often, Saved
 from shoal.vector.batched import rows_maker
 from shoal.vector.caller import warn_caller
@@ -104,8 +105,7 @@ class PPOTrainer:
         self.last_report: Report | None = None
         self._last_episode: Episode | None = None
         self._seconds = 0.0
-        self._first: tuple[float, float] | None = None
-        """After how many seconds the first update was made, and what the progress was then."""
+        self._pace = Pace()
         self._policy: Policy | None = None
         self._has_begun = False
         if config.overlap is None and (envs.num_envs == 1 or not isinstance(self.updater.learner, CompiledLearner)):
@@ -241,21 +241,12 @@ class PPOTrainer:
             mean_length=float(np.mean([episode.length for episode in latest])) if latest else None,
             steps_per_second=speed,
             seconds=self._seconds,
-            seconds_left=self._estimate_seconds_left(),
+            seconds_left=self._pace.seconds_left(self._seconds, self.progress),
             losses=losses,
             shares={**shares, "other": max(0.0, 1.0 - sum(shares.values()))},
             learning_rate=rate,
             restarts=self.envs.stats.restarts,
         )
-
-    def _estimate_seconds_left(self) -> float | None:
-        """From the rate since the first update of this process, in which workers start and the update is compiled."""
-        if self._first is None:
-            self._first = (self._seconds, self.progress)
-        seconds, made = self._seconds - self._first[0], self.progress - self._first[1]
-        if self.is_done:
-            return 0.0
-        return None if made <= 0 else seconds * (1.0 - self.progress) / made
 
     @property
     def goal(self) -> Goal:

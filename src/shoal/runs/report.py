@@ -40,6 +40,21 @@ class Row(NamedTuple):
     words: str = ""
 
 
+class Pace:
+    """How long it still takes, from the rate since the first update of this process, before which workers start."""
+
+    def __init__(self) -> None:
+        self._first: tuple[float, float] | None = None
+
+    def seconds_left(self, seconds: float, progress: float) -> float | None:
+        """After so many seconds, with a progress from 0 to 1. To be asked after every update."""
+        self._first = self._first or (seconds, progress)
+        since, made = seconds - self._first[0], progress - self._first[1]
+        if progress >= 1.0:
+            return 0.0
+        return None if made <= 0 else since * (1.0 - progress) / made
+
+
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """How far training is, after an update. Each way of training adds what it knows."""

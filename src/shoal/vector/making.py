@@ -7,7 +7,7 @@ import difflib
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,7 +98,7 @@ def make(
 
     The other arguments are those of :class:`ParallelEnv`.
     """
-    _check_for_typos(env_kwargs)
+    check_for_typos("make()", env_kwargs, inspect.signature(make).parameters.keys() - {"env_kwargs"})
     if num_envs is None and (groups is not None or group_size is not None) and not _is_list(env):
         for name, value in (("groups", groups), ("group_size", group_size)):
             check_count(name, 1 if value is None else value)
@@ -243,13 +243,12 @@ def _find_spec(env_id: str) -> EnvSpec:
     return gymnasium.spec(name)
 
 
-def _check_for_typos(keywords: dict[str, Any]) -> None:
-    ours = [
-        name for name, parameter in inspect.signature(make).parameters.items() if parameter.kind.name != "VAR_KEYWORD"
-    ]
+def check_for_typos(function: str, keywords: Iterable[str], known: Collection[str]) -> None:
+    """Refuse a keyword for the environment that is nearly one of these."""
     for name in keywords:
-        if near := difflib.get_close_matches(name, ours, n=1, cutoff=0.85):
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
+        if near and name not in known:
             raise ConfigurationError(
-                f"make() has no keyword {name!r}: did you mean {near[0]!r}? "
+                f"{function} has no keyword {name!r}: did you mean {near[0]!r}? "
                 "(If it is meant for the environment, pass a factory instead of an id.)"
             )

@@ -78,7 +78,7 @@ class Trainee(Protocol):
         """Collect, learn, and say how far it is."""
 
     def evaluate(
-        self, episodes: int | None = None, seed: int | None = None, is_asked_to_stop: Callable[[], bool] = ...
+        self, *, episodes: int | None = None, seed: int | None = None, is_asked_to_stop: Callable[[], bool] = ...
     ) -> Evaluation:
         """What the policy is worth. Training does not depend on it."""
 
