@@ -20,7 +20,7 @@ import numpy as np
 
 from shoal.llm.ledger import Tokens
 from shoal.llm.player import Player
-from shoal.llm.policies.policy import BatchPolicy, Policy, PolicyError
+from shoal.llm.policies.policy import Policy, PolicyError
 from shoal.llm.policies.requests import Generation, Key, Request
 from shoal.llm.records import TrajectoryRecord
 from shoal.llm.rollout_settings import RolloutSettings
@@ -136,7 +136,7 @@ class Rollout:
     def _take_worlds(self) -> None:
         stage = self._stage
         while stage.is_under_way:
-            is_batched = isinstance(self._policy, BatchPolicy)
+            is_batched = self._policy.answers_together
             waits_too = bool(self._asked or self._to_ask)
             timeout = None if self._is_lockstep or not waits_too else GATHER_SECONDS if is_batched else NAP_SECONDS
             for row, shown in stage.arrived(timeout, everybody=self._is_lockstep or is_batched).items():

@@ -361,6 +361,7 @@ def test_a_policy_that_answers_nothing_is_an_error() -> None:
         ({"rollout": {"mode": "lock"}}, "rollout.mode must be one of 'first_ready', 'lockstep', got 'lock'"),
         ({"agent_proxy": {"context_window_mode": "ful"}}, "agent_proxy.context_window_mode must be one of"),
         ({"agent_proxy": {"max_turn": 0}}, "agent_proxy.max_turn must be a whole number of at least 1, got 0"),
+        ({"agent_proxy": {"context_window_mode": "tokens"}}, "is 'tokens', which needs a tokenizer"),
         ({"rollout": {"on_failure": "ignore"}}, "rollout.on_failure must be one of 'mask', 'replace'"),
         ({"rollout": {"seed": -1}}, "rollout.seed must be"),
         ({"algorithm": {"filter_groups": {"enable": 1}}}, "algorithm.filter_groups.enable must be True or False"),
