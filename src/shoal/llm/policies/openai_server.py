@@ -22,7 +22,7 @@ AGAIN: Final = (408, 409, 429)
 TOO_LONG = ("context_length", "context length", "maximum context", "too many tokens", "input is too long")
 """One of these is in what servers say when a conversation is longer than the model can read."""
 NO_KEY = "none"
-TOKEN_IDS = "return_token_ids"
+TELL_IDS = "return_token_ids"
 """vLLM's parameter. Most servers ignore what they do not know; some refuse it, and are not asked for it again."""
 
 
@@ -120,7 +120,7 @@ class OpenAIPolicy(ConcurrentPolicy):
                 said, status = self._said(error), error.status_code
                 if status in (400, 413, 422) and any(words in said.lower() for words in TOO_LONG):
                     return Generation("", finish="overflow", error=said)
-                if status in (400, 422) and TOKEN_IDS in said and self._asks_for_ids:
+                if status in (400, 422) and TELL_IDS in said and self._asks_for_ids:
                     self._asks_for_ids = False
                     continue
                 if status in HOPELESS or (status in (400, 422) and not self._has_answered):
@@ -141,7 +141,7 @@ class OpenAIPolicy(ConcurrentPolicy):
     def _ask(self, request: Request) -> Generation:
         asking = {**self._asking, "model": self._model, "seed": request.seed}
         if self._asks_for_ids:
-            asking[TOKEN_IDS] = True
+            asking[TELL_IDS] = True
         if request.max_tokens is not None:
             asking["max_tokens"] = request.max_tokens
         if self._prompts == "messages":
