@@ -173,9 +173,9 @@ def config_of(
     return config if seed is None else {**config, "seed": seed}
 
 
-def inputs_of(caches: list[dict[str, Any]], *actions: str) -> list[dict[str, Any]]:
+def inputs_of(caches: list[dict[str, Any]], *actions: Any) -> list[dict[str, Any]]:
     """The same answer for all of these."""
-    text = f"<answer>{' || '.join(actions)}</answer>"
+    text = f"<answer>{' || '.join(map(str, actions))}</answer>"
     return [
         {"env_id": cache["env_id"], "actions": list(actions), "llm_response": text, "llm_raw_response": text}
         for cache in caches

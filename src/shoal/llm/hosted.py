@@ -155,7 +155,7 @@ class HostedWorld:
     # -- being moved and brought back ------------------------------------------------------------------------------------
 
     def get_state(self) -> dict[str, Any]:
-        """Where the world is."""
+        """Where the world is, to be pickled."""
         return {"lookup": self._lookup, "world": None if self._world is None else state_of(self._world)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -194,8 +194,11 @@ def _step(world: Any, action: Any) -> tuple[Any, Any, Any, Any, Mapping[str, Any
 def _lookup_of(world: Any) -> Mapping[Any, str] | None:
     """What the world's actions are called now, by what they are."""
     core = getattr(world, "unwrapped", world)
-    found = getattr(core, "action_lookup", None) or getattr(getattr(core, "config", None), "action_lookup", None)
-    return found if isinstance(found, Mapping) else None
+    for one in (world, core, getattr(core, "config", None)):
+        found = getattr(one, "action_lookup", None)
+        if isinstance(found, Mapping) and found:
+            return found
+    return None
 
 
 def _plain(info: Mapping[str, Any]) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class Trajectory:
         self.env_id, self.group_id, self.tag = env_id, group_id, tag
         self.max_actions_per_traj = tag.max_actions_per_traj
         self._format_penalty = format_penalty
-        self._numbers: Mapping[str, Any] | None = None
+        self._numbers: Mapping[Any, Any] | None = None
         """What actions are called, the other way round."""
         self.status = EnvStatus()
         self.cache: dict[str, Any] = {}
@@ -132,7 +132,11 @@ class Trajectory:
     def _call_actions(self, shown: Shown) -> None:
         if not isinstance(shown.lookup, str):
             lookup = shown.lookup
-            self._numbers = None if lookup is None else {_name(name): number for number, name in lookup.items()}
+            self._numbers = None
+            if lookup is not None:  # numbers are understood as well, and names win where they look the same
+                self._numbers = {number: number for number in lookup} | {
+                    _name(lookup[number]): number for number in lookup
+                }
 
     def _show(self, entry: dict[str, Any]) -> None:
         entry["actions_left"] = self.max_actions_per_traj - self.status.num_actions

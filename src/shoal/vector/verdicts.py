@@ -100,14 +100,11 @@ class Judge:
         has_hung = is_late and self._has_hung_again(worker, row, ward)
         if has_hung or self._is_guilty(worker, None if death.has_hung_up else row, ward, life):
             if not may_lose:
-                found = (
-                    "has taken too long in the same step, again and again"
-                    if has_hung
-                    else f"has ended its worker {ward.suspicion.num_deaths} times in the same step or right after it, at last alone"
-                )
+                times = ward.suspicion.num_deaths
+                found = f"has ended its worker {times} times in the same step or right after it, at last alone"
+                found = "has again taken too long in the same step" if has_hung else found
                 raise (WorkerTimeout if is_late else PoisonStep)(
-                    f"environment {row} {found}:\n{report}"
-                    '\n  With on_fault="truncate" only its episode would end.'
+                    f'environment {row} {found}:\n{report}\n  With on_fault="truncate" only its episode would end.'
                 )
             assert row is not None
             ward.note_progress()
