@@ -117,7 +117,7 @@ class Watch:
 
     def __init__(self, path: Path, agent: LLMAgentProxy, *, val: bool) -> None:
         self._path, self._began = path, time.monotonic()
-        envs = agent._envs[1 if val else 0].envs
+        envs = agent.managers[1 if val else 0].envs
         self.expected = envs.env_num * envs.group_n
         self.turns = 0
         self.statuses: Counter[str] = Counter()

@@ -32,6 +32,8 @@ class LLMAgentProxy:
         processor: what the tokenizer is taken from, if there is only that.
     """
 
+    managers: tuple[EnvironmentManagerBase, EnvironmentManagerBase]
+    """For training and for validation, wherever worlds run."""
     parallel_envs: tuple[EnvironmentManagerBase, EnvironmentManagerBase]
     train_parallel_envs: EnvironmentManagerBase
     val_parallel_envs: EnvironmentManagerBase
@@ -44,20 +46,20 @@ class LLMAgentProxy:
         if flag_of(Settings.of(config), "use_parallel_envs", True):
             self._init_parallel_environments()
         else:
-            self._envs = make_environments(config)
+            self.managers = make_environments(config)
 
     def _init_parallel_environments(self) -> None:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "all worlds run in this process")  # which is said below
-            self._envs = make_environments(self.config)
-        failures = [envs.envs._worlds.fallback for envs in self._envs]
+            self.managers = make_environments(self.config)
+        failures = [envs.envs.worlds.fallback for envs in self.managers]
         if not any(failures):
-            self.parallel_envs = self._envs
-            self.train_parallel_envs, self.val_parallel_envs = self._envs
+            self.parallel_envs = self.managers
+            self.train_parallel_envs, self.val_parallel_envs = self.managers
             return
-        for envs in self._envs:
+        for envs in self.managers:
             envs.close()
-        self._envs = make_environments(_here(self.config))
+        self.managers = make_environments(_here(self.config))
         warn_caller(
             f"Failed to initialize parallel environments: {next(filter(None, failures))}\n"
             "Falling back to original environment system"
@@ -72,7 +74,7 @@ class LLMAgentProxy:
         """
         if self._is_closed:
             raise StateError("the agent was closed")
-        envs = self._envs[1 if val else 0]
+        envs = self.managers[1 if val else 0]
         if val and dataproto is None:
             dataproto = {"seeds": [envs.envs.seed + group for group in range(envs.envs.env_num)]}
         return self.traj_collector.multi_turn_loop(dataproto, self.policy, envs, is_train=not val)
@@ -80,7 +82,7 @@ class LLMAgentProxy:
     def close(self) -> None:
         """Close all worlds, and the policy."""
         self._is_closed = True
-        for envs in self._envs:
+        for envs in self.managers:
             envs.close()
         self.policy.close()
 

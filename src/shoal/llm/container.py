@@ -143,6 +143,26 @@ class MultiProcessEnvironmentContainer:
         else:
             self._last[row] = shown.state, info
 
+    @property
+    def crew(self) -> Crew:
+        """Who the members are."""
+        return self._crew
+
+    @property
+    def worlds(self) -> Worlds:
+        """The worlds themselves, for who plays with each of them by itself, as a rollout does."""
+        return self._worlds
+
+    def hand_over(self) -> None:
+        """Somebody else plays from now on: here, worlds must be reset before they are stepped."""
+        self._last = []
+
+    def next_seeds(self) -> list[int]:
+        """The seed of each group for the next episodes, which are taken for begun."""
+        seeds = self._seeds(None)[:: self.group_n]
+        self._num_resets += 1
+        return seeds
+
     def get_available_actions(self) -> list[Actions]:
         """For each world its actions, with their names; ``None`` where actions are texts. Worlds need not be asked for it."""
         return [None if one is None else dict(one) for one in self._actions]

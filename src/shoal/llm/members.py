@@ -81,9 +81,10 @@ class Crew:
 
     def beginnings(self, seeds: Sequence[int]) -> dict[int, Begin]:
         """With what each member begins, if these are their seeds."""
-        return {row: Begin(seed, self.mode, self._options(row, seed)) for row, seed in enumerate(seeds)}
+        return {row: Begin(seed, self.mode, self.options_of(row, seed)) for row, seed in enumerate(seeds)}
 
-    def _options(self, row: int, seed: int) -> dict[str, Any] | None:
+    def options_of(self, row: int, seed: int) -> dict[str, Any] | None:
+        """With what options a member begins the task of this seed."""
         if self.noise == "common":
             return None
         return member_options(seed, self.group_size, self.noise)[row % self.group_size]

@@ -20,7 +20,7 @@ import numpy as np
 
 from shoal.llm.ledger import Tokens
 from shoal.llm.player import Player
-from shoal.llm.policies.policy import BatchPolicy, Policy, PolicyError
+from shoal.llm.policies.policy import Policy, PolicyError
 from shoal.llm.policies.requests import Generation, Key, Request
 from shoal.llm.records import TrajectoryRecord
 from shoal.llm.rollout_settings import RolloutSettings
@@ -29,7 +29,7 @@ from shoal.llm.stage import Stage
 NAP_SECONDS = 0.005
 """How long worlds are waited for while a server may answer at any time."""
 GATHER_SECONDS = 0.05
-"""How long worlds are waited for so that more of them come into the next batch of a local model."""
+"""How long others are waited for so that they come into the same batch of a local model."""
 
 
 @dataclass
@@ -136,10 +136,12 @@ class Rollout:
     def _take_worlds(self) -> None:
         stage = self._stage
         while stage.is_under_way:
-            is_batched = isinstance(self._policy, BatchPolicy)
             waits_too = bool(self._asked or self._to_ask)
-            timeout = None if self._is_lockstep or not waits_too else GATHER_SECONDS if is_batched else NAP_SECONDS
-            for row, shown in stage.arrived(timeout, everybody=self._is_lockstep or is_batched).items():
+            timeout = None if self._is_lockstep or not waits_too else NAP_SECONDS
+            back = stage.arrived(timeout, everybody=self._is_lockstep)
+            if self._policy.answers_together and not self._is_lockstep:
+                back |= stage.arrived(GATHER_SECONDS, everybody=True)
+            for row, shown in back.items():
                 player = self._players[row]
                 player.see(shown)
                 self._go_on(player)

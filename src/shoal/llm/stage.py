@@ -22,11 +22,9 @@ from shoal.llm.hosted import Begin
 from shoal.llm.members import Tag
 from shoal.llm.projection import Projection
 from shoal.llm.status import Status
-from shoal.llm.worlds import Shown, _failed, _shown
+from shoal.llm.worlds import Shown, failed, shown_of
 from shoal.vector.env_list import EnvList
 from shoal.vector.errors import EnvError, ShoalError, WaitTimeout
-
-shown_of = _shown
 
 
 class Stage:
@@ -34,14 +32,14 @@ class Stage:
 
     def __init__(self, manager: EnvironmentManagerBase) -> None:
         self.manager, self.container = manager, manager.envs
-        self.tags: Sequence[Tag] = self.container._crew.tags
+        self.tags: Sequence[Tag] = self.container.crew.tags
         self.num_groups, self.group_size = self.container.env_num, self.container.group_n
         self._beginning: dict[int, Begin] = {}
         """Orders of worlds that are being reset, and will then be given them."""
 
     @property
     def _envs(self) -> EnvList:
-        return self.container._worlds.open()
+        return self.container.worlds.open()
 
     @property
     def is_under_way(self) -> bool:
@@ -52,7 +50,7 @@ class Stage:
     def played_on(self) -> Iterator[None]:
         """For the time of a rollout. Afterwards the manager must be reset before it is stepped, and nobody is under way."""
         self._drain()
-        self.container._last = []
+        self.container.hand_over()
         try:
             yield
         finally:
@@ -70,14 +68,12 @@ class Stage:
 
     def order_of(self, row: int, seed: int) -> Begin:
         """With what a member begins the task of this seed."""
-        crew = self.container._crew
-        return Begin(seed, crew.mode, crew._options(row, seed))
+        crew = self.container.crew
+        return Begin(seed, crew.mode, crew.options_of(row, seed))
 
     def next_seeds(self) -> list[int]:
         """The seed of each group for this rollout; the next one has others."""
-        seeds = self.container._seeds(None)[:: self.group_size]
-        self.container._num_resets += 1
-        return seeds
+        return self.container.next_seeds()
 
     def begin(self, orders: Mapping[int, Begin]) -> None:
         """Let these begin an episode each."""
@@ -104,7 +100,7 @@ class Stage:
             except EnvError as error:  # what a world gave cannot be sent, for example
                 for one in (error, *error.others):
                     self._beginning.pop(one.env_index, None)
-                    results[one.env_index] = _failed(Status.ENV_ERROR, str(one))
+                    results[one.env_index] = failed(Status.ENV_ERROR, str(one))
                 continue
             rows = batch.env_ids.tolist()
             begun = {row: self._beginning.pop(row) for row in rows if row in self._beginning}

@@ -46,6 +46,8 @@ class TrajectoryCollector:
         self.settings = RolloutSettings.of(config)
         self.watcher = watcher
         self._tokens = None if self.tokenizer is None else Tokens(self.tokenizer)
+        if self._tokens is None and self.settings.window.kind == "tokens":
+            raise ConfigurationError("agent_proxy.context_window_mode is 'tokens', which needs a tokenizer")
 
     # -- loops -----------------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from shoal.llm.hosted import EXECUTED, LOOKUP, Begin, HostedWorld
 from shoal.llm.members import maker_of
 from shoal.llm.records import TrajectoryRecord, plain_json
-from shoal.llm.stage import as_state, shown_of
+from shoal.llm.stage import as_state
 from shoal.llm.status import Status
+from shoal.llm.worlds import shown_of
 
 
 class Verification(NamedTuple):

@@ -109,7 +109,7 @@ class Worlds:
         envs, rows = self._placed(), list(orders)
         if not self._waits:
             everybody = None if len(rows) == len(self) and rows == list(range(len(rows))) else rows
-            return dict(zip(rows, map(_shown, *envs.step(list(orders.values()), everybody)), strict=True))
+            return dict(zip(rows, map(shown_of, *envs.step(list(orders.values()), everybody)), strict=True))
         if self._unanswered is None:
             envs.send(list(orders.values()), rows)
             self._unanswered = orders
@@ -124,14 +124,14 @@ class Worlds:
                 batch = envs.recv(env_ids=left)
             except EnvError as error:  # what a world gave cannot be sent, for example
                 for one in (error, *error.others):
-                    results[one.env_index] = _failed(Status.ENV_ERROR, str(one))
+                    results[one.env_index] = failed(Status.ENV_ERROR, str(one))
                 left = [row for row in left if row not in results]
             except WorkerError as error:
                 if not isinstance(error, CannotStart):
                     self._give_up(envs)
                 raise
             else:
-                results |= zip(left, map(_shown, *batch[1:]), strict=True)
+                results |= zip(left, map(shown_of, *batch[1:]), strict=True)
                 break
         self._unanswered = None
         return {row: results[row] for row in rows}
@@ -231,16 +231,18 @@ class Worlds:
             envs.close(terminate=self._unanswered is not None)
 
 
-def _shown(state: Any, reward: float, terminated: bool, truncated: bool, info: dict[str, Any]) -> Shown:
+def shown_of(state: Any, reward: float, terminated: bool, truncated: bool, info: dict[str, Any]) -> Shown:
+    """What the results of a hosted world's step say."""
     executed = info.pop(EXECUTED, None)
     if executed is None:
         fault = info["fault"]
-        return _failed(Status.TIMEOUT if fault["kind"] == "hung" else Status.WORKER_DIED, fault["message"])
+        return failed(Status.TIMEOUT if fault["kind"] == "hung" else Status.WORKER_DIED, fault["message"])
     if ERROR in info:
         return Shown("", reward, False, True, {}, executed, status=Status.ENV_ERROR, error=info[ERROR])
     status = Status.TRUNCATED if truncated and not terminated else Status.OK
     return Shown(state, reward, terminated, truncated, info, executed, info.pop(LOOKUP, LOOKUP), status)
 
 
-def _failed(status: Status, error: str) -> Shown:
+def failed(status: Status, error: str) -> Shown:
+    """What came of an order to a world that has nothing to show."""
     return Shown("", 0.0, False, True, {}, 0, status=status, error=error)

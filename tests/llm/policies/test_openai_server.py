@@ -153,6 +153,19 @@ def test_an_answer_without_choices_is_an_error_of_this_turn(server: Server) -> N
     assert answer.error == "the server's answer has no choices in it"
 
 
+def test_a_server_that_refuses_to_tell_tokens_is_not_asked_for_them_again(server: Server) -> None:
+    def trouble(_: int, asked: dict[str, Any]) -> Any:
+        said = {"error": {"message": "Unrecognized request argument supplied: return_token_ids"}}
+        return (400, said) if "return_token_ids" in asked else None
+
+    server.trouble = trouble
+    with asking(server, concurrency=1, max_tokens=None) as policy:
+        answers = policy.generate([request(0), request(1)])
+    assert [one.finish for one in answers] == ["stop", "stop"]
+    assert ["return_token_ids" in one for one in server.asked] == [True, False, False]
+    assert not any("max_tokens" in one for one in server.asked)
+
+
 def test_one_refused_conversation_does_not_end_the_others(server: Server) -> None:
     server.trouble = lambda _, asked: (400, {"error": {"message": "filtered"}}) if asked["seed"] == 1 else None
     with asking(server) as policy:

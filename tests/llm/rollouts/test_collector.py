@@ -312,6 +312,24 @@ def test_a_straggler_is_cut_at_its_deadline_or_begun_again(mode: str) -> None:
         assert [(one.status, one.attempt) for one in data.records] == [(Status.OK, 1), (Status.OK, 0)] * 3
 
 
+def test_a_local_model_does_not_wait_for_a_slow_world() -> None:
+    sizes = []
+
+    def say(requests: list[Request]) -> list[str]:
+        sizes.append(len(requests))
+        return ["<action>more</action>"] * len(requests)
+
+    worlds: dict[str, Any] = {
+        "config": {"seconds": 1.0, "share": 0.08},
+        "noise": "independent",
+        "size": 4,
+        "parallel": True,
+    }
+    data = collected(say, env_type="counter", **worlds)
+    assert {len(one.turns) for one in data.records} == {4}
+    assert min(sizes) < 12  # if all waited for the slowest, all would be in each batch
+
+
 def test_killed_workers_repeat_no_turn_and_lose_no_group(tmp_path: Path) -> None:
     worlds: dict[str, Any] = {"env_type": "counter", "groups": 8, "size": 8, "noise": "independent"}
     config = {"dies_at": 3, "share": 0.05, "folder": str(tmp_path)}
@@ -361,6 +379,7 @@ def test_a_policy_that_answers_nothing_is_an_error() -> None:
         ({"rollout": {"mode": "lock"}}, "rollout.mode must be one of 'first_ready', 'lockstep', got 'lock'"),
         ({"agent_proxy": {"context_window_mode": "ful"}}, "agent_proxy.context_window_mode must be one of"),
         ({"agent_proxy": {"max_turn": 0}}, "agent_proxy.max_turn must be a whole number of at least 1, got 0"),
+        ({"agent_proxy": {"context_window_mode": "tokens"}}, "is 'tokens', which needs a tokenizer"),
         ({"rollout": {"on_failure": "ignore"}}, "rollout.on_failure must be one of 'mask', 'replace'"),
         ({"rollout": {"seed": -1}}, "rollout.seed must be"),
         ({"algorithm": {"filter_groups": {"enable": 1}}}, "algorithm.filter_groups.enable must be True or False"),

@@ -57,7 +57,8 @@ class CounterEnv(TextEnv):
     def act(self, action: Any) -> tuple[float, bool, bool]:
         config = self.config
         self.count += 1
-        time.sleep(config.seconds)
+        if config.seconds and self._is_hit():
+            time.sleep(config.seconds)
         if self.count == config.raises_at and self._is_hit():
             raise RuntimeError("the counter is broken")
         if self.count == config.dies_at and self._is_hit() and self._is_first_time():

@@ -22,6 +22,8 @@ AGAIN: Final = (408, 409, 429)
 TOO_LONG = ("context_length", "context length", "maximum context", "too many tokens", "input is too long")
 """One of these is in what servers say when a conversation is longer than the model can read."""
 NO_KEY = "none"
+TELL_IDS = "return_token_ids"
+"""vLLM's parameter. Most servers ignore what they do not know; some refuse it, and are not asked for it again."""
 
 
 class OpenAIPolicy(ConcurrentPolicy):
@@ -35,7 +37,7 @@ class OpenAIPolicy(ConcurrentPolicy):
         timeout: seconds for which a server may be silent.
         retries: how often a request is repeated, with pauses that grow, when the server is busy, broken or away.
         temperature: of sampling; 0 for the most likely token each time.
-        max_tokens: of an answer, where a request does not say so.
+        max_tokens: of an answer, where a request does not say so; ``None`` for what the server says.
         prompts: ``"messages"`` lets the server make tokens of the conversation. ``"tokens"`` sends those of the collector's
             tokenizer to the completions endpoint, so that what is trained on is what was read.
         logprobs: whether to ask for the log-probability of each token.
@@ -54,7 +56,7 @@ class OpenAIPolicy(ConcurrentPolicy):
         timeout: float = 120.0,
         retries: int = 4,
         temperature: float = 1.0,
-        max_tokens: int = 512,
+        max_tokens: int | None = 512,
         prompts: Literal["messages", "tokens"] = "messages",
         logprobs: bool = False,
         extra: Mapping[str, Any] | None = None,
@@ -73,11 +75,14 @@ class OpenAIPolicy(ConcurrentPolicy):
         # Retries are ours, because each must end when nobody waits any more.
         self._client = self._openai.OpenAI(base_url=base_url, api_key=self._key, timeout=timeout, max_retries=0)
         self.base_url, self._retries, self._prompts = str(self._client.base_url), retries, prompts
-        self._asking = {"temperature": temperature, "max_tokens": max_tokens, **(extra or {})}
+        self._asking: dict[str, Any] = {"temperature": temperature, **(extra or {})}
+        if max_tokens is not None:
+            self._asking["max_tokens"] = max_tokens
         if logprobs:
             self._asking["logprobs"] = True if prompts == "messages" else 1
         self._model = model
         self._has_answered = False
+        self._asks_for_ids = True
         self._waits = random.Random()  # noqa: S311  # how long to pause decides nothing
 
     def __repr__(self) -> str:
@@ -115,6 +120,9 @@ class OpenAIPolicy(ConcurrentPolicy):
                 said, status = self._said(error), error.status_code
                 if status in (400, 413, 422) and any(words in said.lower() for words in TOO_LONG):
                     return Generation("", finish="overflow", error=said)
+                if status in (400, 422) and TELL_IDS in said and self._asks_for_ids:
+                    self._asks_for_ids = False
+                    continue
                 if status in HOPELESS or (status in (400, 422) and not self._has_answered):
                     raise PolicyError(
                         f"{self.base_url} refuses every request ({status}): {said}\n"
@@ -132,6 +140,8 @@ class OpenAIPolicy(ConcurrentPolicy):
 
     def _ask(self, request: Request) -> Generation:
         asking = {**self._asking, "model": self._model, "seed": request.seed}
+        if self._asks_for_ids:
+            asking[TELL_IDS] = True
         if request.max_tokens is not None:
             asking["max_tokens"] = request.max_tokens
         if self._prompts == "messages":
@@ -171,8 +181,8 @@ _COMPLETION = _BOTH | {"extra_body"}
 
 def _known(asking: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
     """As the package takes it: what it does not know belongs into the body."""
-    body = {"return_token_ids": True, **asking.get("extra_body", {})}  # vLLM's; others ignore it
-    body |= {name: value for name, value in asking.items() if name not in known}
+    others = {name: value for name, value in asking.items() if name not in known}
+    body = {**others, **asking.get("extra_body", {})}
     return {**{name: value for name, value in asking.items() if name in known}, "extra_body": body}
 
 

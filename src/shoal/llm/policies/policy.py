@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -25,6 +26,7 @@ from shoal.llm.policies.requests import Generation, Key, Request
 from shoal.vector.arguments import check_count
 from shoal.vector.errors import ConfigurationError, ShoalError
 
+CLOSING_SECONDS = 1.0
 Answered = tuple[Request, Generation]
 
 
@@ -36,6 +38,8 @@ class Policy(ABC):
     """Answers requests."""
 
     name = "policy"
+    answers_together = False
+    """Whether what has come together is answered in one call, so that it is worth waiting for more."""
 
     @abstractmethod
     def submit(self, requests: Sequence[Request]) -> None:
@@ -74,6 +78,8 @@ class Policy(ABC):
 
 class BatchPolicy(Policy):
     """Answers what has come together, in batches of at most ``batch_size``. A subclass says how."""
+
+    answers_together = True
 
     def __init__(self, batch_size: int | None = None) -> None:
         if batch_size is not None:
@@ -164,8 +170,9 @@ class ConcurrentPolicy(Policy):
         self._wanted.clear()
         for _ in self._threads:
             self._asked.put(None)
+        end = time.monotonic() + CLOSING_SECONDS
         for thread in self._threads:
-            thread.join(timeout=1.0)
+            thread.join(max(0.0, end - time.monotonic()))
         self._threads.clear()
 
 

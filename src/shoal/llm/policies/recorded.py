@@ -23,6 +23,7 @@ class RecordingPolicy(Policy):
 
     def __init__(self, policy: Policy, path: str | os.PathLike[str]) -> None:
         self._policy, self._path = policy, Path(path)
+        self.answers_together = policy.answers_together
 
     def submit(self, requests: Sequence[Request]) -> None:
         """Ask the other."""

@@ -26,7 +26,7 @@ class TransformersPolicy(BatchPolicy):
         temperature: of sampling; 0 for the most likely token each time.
         max_tokens: of an answer, where a request does not say so.
         batch_size: how many answers are generated together, at most.
-        generate: further arguments of the model's ``generate``.
+        generate: further fields of the ``GenerationConfig``.
     """
 
     name = "transformers"
@@ -47,14 +47,14 @@ class TransformersPolicy(BatchPolicy):
             raise ConfigurationError(f"temperature must be at least 0, got {temperature!r}")
         try:
             self._torch = importlib.import_module("torch")
-            transformers = importlib.import_module("transformers")
+            self._transformers = importlib.import_module("transformers")
         except ImportError as error:
             raise ConfigurationError(
                 "a local model needs torch and transformers: pip install 'shoal[hf,train]', or choose another policy"
             ) from error
         if isinstance(model, str):
-            tokenizer = tokenizer or transformers.AutoTokenizer.from_pretrained(model)
-            model = transformers.AutoModelForCausalLM.from_pretrained(model)
+            tokenizer = tokenizer or self._transformers.AutoTokenizer.from_pretrained(model)
+            model = self._transformers.AutoModelForCausalLM.from_pretrained(model)
         if tokenizer is None:
             raise ConfigurationError("a model that is given as an object needs its tokenizer, too")
         self.model, self.tokenizer = model.eval(), tokenizer
@@ -87,19 +87,24 @@ class TransformersPolicy(BatchPolicy):
             output = self.model.generate(
                 input_ids=ids.to(self.model.device),
                 attention_mask=mask.to(self.model.device),
-                max_new_tokens=max(limits[place] for place in left),
-                do_sample=False,  # the chooser has sampled
-                num_beams=1,
-                pad_token_id=self._pad,
+                generation_config=self._config(max(limits[place] for place in left)),
                 logits_processor=[chooser],
-                **({"eos_token_id": sorted(self._ends)} if self._ends else {}),
-                **self._generate,
             )
         logprobs = torch.stack(chooser.logprobs, dim=1).tolist()
         for row, place in enumerate(left):
             tokens = output[row, width:].tolist()
             generations[place] = self._generation(tokens[: limits[place]], logprobs[row], tuple(prompts[place]))
         return generations
+
+    def _config(self, most_tokens: int) -> Any:
+        """A config of its own: what a model's may have, such as penalties, would change what was sampled behind our back."""
+        return self._transformers.GenerationConfig(
+            max_new_tokens=most_tokens,
+            do_sample=False,  # the chooser samples
+            pad_token_id=self._pad,
+            eos_token_id=sorted(self._ends) or None,
+            **self._generate,
+        )
 
     def _generation(self, tokens: list[int], logprobs: list[float], prompt: tuple[int, ...]) -> Generation:
         end = next((place for place, token in enumerate(tokens) if token in self._ends), None)
