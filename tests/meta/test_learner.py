@@ -174,7 +174,7 @@ def test_calls_that_do_not_fit_are_explained() -> None:
 
 def test_more_tasks_than_there_are_cannot_be_had() -> None:
     with pytest.raises(ConfigurationError, match="there are 5 tasks, and 0 to learn from and 6 to evaluate on"):
-        learner_of(env={"num_train_tasks": None, "num_eval_tasks": 6})
+        learner_of(workers=2, env={"num_train_tasks": None, "num_eval_tasks": 6})
 
 
 def test_a_rollout_that_does_not_end_is_an_error() -> None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import cycle, islice
 from os import PathLike
 from pathlib import Path
@@ -35,6 +36,7 @@ from shoal.meta.buffers import SequenceBuffer, TransitionBuffer
 from shoal.meta.collecting import Acting, Collector, Trajectory
 from shoal.meta.config import MetaConfig
 from shoal.meta.making import make_env, make_parallel_env
+from shoal.meta.manager import ParallelEnvManager
 from shoal.meta.network import AgentNetwork
 from shoal.meta.places import OnePlace, Places
 from shoal.meta.plans import Purpose, generator, plan_of
@@ -65,13 +67,13 @@ class Learner:
         self.config = config = _config_of(config, settings)
         self.seed = config.seed
         env = config.env
-        self._torch_threads_before = torch.get_num_threads()
-        self._is_closed = False
-        self.init_env(
-            env.env_type, env.env_name, env.max_rollouts_per_task, env.num_train_tasks, env.num_eval_tasks,
-            env.num_parallel_workers, env.parallel_kwargs, oracle=env.oracle, **env.env_kwargs,
-        )  # fmt: skip
+        self._at_the_end = ExitStack()
+        self._at_the_end.callback(torch.set_num_threads, torch.get_num_threads())
         try:
+            self.init_env(
+                env.env_type, env.env_name, env.max_rollouts_per_task, env.num_train_tasks, env.num_eval_tasks,
+                env.num_parallel_workers, env.parallel_kwargs, oracle=env.oracle, **env.env_kwargs,
+            )  # fmt: skip
             torch.set_num_threads(config.train.torch_threads)
             self._init_agent()
         except BaseException:
@@ -105,14 +107,17 @@ class Learner:
             raise ConfigurationError(f"env_type must be 'meta', got {env_type!r}")
         env_id = find(env_name) if isinstance(env_name, str) else env_name
         kwargs |= {"num_train_tasks": num_train_tasks, "num_eval_tasks": num_eval_tasks}
-        self.train_env_parallel = None
+        self.train_env_parallel: ParallelEnvManager | None = None
         if num_parallel_workers > 1:
             self.train_env_parallel = make_parallel_env(
                 env_id, max_rollouts_per_task, num_workers=num_parallel_workers, seed=self.seed,
                 **kwargs, **(parallel_kwargs or {}),
             )  # fmt: skip
+            self._at_the_end.callback(self.train_env_parallel.close)
         self.train_env = make_env(env_id, max_rollouts_per_task, seed=self.seed, **kwargs)
         self.eval_env = make_env(env_id, max_rollouts_per_task, seed=self.seed + 1, **kwargs)
+        for env in (self.train_env, self.eval_env):
+            self._at_the_end.callback(env.close)
         self.max_rollouts_per_task = max_rollouts_per_task
         self.max_trajectory_len = int(self.train_env.horizon_bamdp)
         """Most steps of a rollout."""
@@ -400,14 +405,8 @@ class Learner:
         self.load(state_dict["tensors"], state_dict["state"])
 
     def close(self) -> None:
-        """End the workers."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        torch.set_num_threads(self._torch_threads_before)
-        for env in (self.train_env_parallel, self.train_env, self.eval_env):
-            if env is not None:
-                env.close()
+        """End the workers. May be called twice."""
+        self._at_the_end.close()
 
     def __enter__(self) -> Self:
         return self
