@@ -327,3 +327,54 @@ def test_nothing_that_is_cleaned_has_a_mark_left(pieces: list[str]) -> None:
 @pytest.mark.parametrize("piece", ["<", "<a", "[SEP", "<|im_start|>", "<" * 50 + ">" * 50])
 def test_cleaning_is_bounded(piece: str) -> None:
     assert len(clean(piece * 10**5)) <= 4000
+
+
+# -- shared --------------------------------------------------------------------------------------------------------------
+
+
+def test_processes_that_want_the_same_catalogue_at_once_make_it_once(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom shoal.envs.webshop import WebShopEnv\n"
+        f"made = WebShopEnv(num_products=500, cache_dir={str(tmp_path)!r}).catalogue.num_products\n"
+        "print(made, 'bm25s' in sys.modules)"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(3)]
+    said = sorted(process.communicate()[0].decode().split()[1] for process in processes)
+    assert said == ["False", "False", "True"]
+    assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 1
+
+
+MEMORY = """
+import gc, re, sys
+from pathlib import Path
+from shoal.envs.webshop import WebShopEnv
+
+def held():
+    gc.collect()
+    text = Path("/proc/self/smaps_rollup").read_text()
+    return [1024 * int(re.search(rf"^{name}:\\s+(\\d+)", text, re.MULTILINE)[1]) for name in ("Anonymous", "Rss")]
+
+def shopping(number):
+    env = WebShopEnv(num_products=10_000, cache_dir=sys.argv[1])
+    for seed in range(number, number + 256 if number == 0 else number + 1):
+        env.reset(seed=seed)
+        for action in env.solve()[:-1]:
+            env.step(action)
+    return env
+
+before = held()
+sessions = [shopping(0)]
+with_one = held()
+sessions += [shopping(number) for number in range(1, 256)]
+print(*before, *with_one, *held())
+"""
+
+
+@pytest.mark.slow
+def test_sessions_and_processes_share_the_memory_of_a_catalogue(tmp_path: Path) -> None:
+    catalogue_of(WebShopConfig(num_products=10_000, cache_dir=str(tmp_path)))
+    size = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+    done = subprocess.run([sys.executable, "-c", MEMORY, str(tmp_path)], capture_output=True, check=True)
+    own, rss, own_of_one, rss_of_one, _, rss_of_all = map(int, done.stdout.split())
+    assert own_of_one - own < 0.3 * size, "what another process holds for itself"
+    assert rss_of_all - rss < 1.3 * (rss_of_one - rss), "of 256 sessions and of one"
