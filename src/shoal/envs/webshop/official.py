@@ -117,7 +117,7 @@ def _options(value: Any) -> dict[str, list[str]]:
         values = [clean(one, LONGEST_OPTION).replace("/", " | ").lower() for one in named]
         option = clean(name, LONGEST_OPTION).lower()
         own = dict.fromkeys(f"{option} {one}" if one in taken else one for one in dict.fromkeys(values) if one)
-        if own and option not in options and not taken & own.keys():
+        if own and option and option not in options and not taken & own.keys():
             options[option] = list(own)
             taken |= own.keys()
     return options
