@@ -133,11 +133,15 @@ def test_a_state_manager_counts_purchases_once() -> None:
         first = manager.reset()
         assert first[0]["history"][0]["actions_left"] == 9
         assert first[0]["history"][0]["state"] == first[1]["history"][0]["state"] != first[2]["history"][0]["state"]
-        for action in ("search[shoes]", "click[back to search]", "click[nothing]"):
+        shop = WebShopEnv(**SETTINGS)
+        assert shop.reset(seed=7)[0] == first[0]["history"][0]["state"]
+        actions = ["click[nothing]", *(shop.solve() or [])]
+        for action in actions:
             manager.step([{"env_id": 0, "llm_raw_response": "", "llm_response": "", "actions": [action]}])
         (cache, *_) = manager.get_rollout_states()
-    assert cache["metrics"]["Shop/success_purchase"] == 0.0
-    assert cache["metrics"]["Shop/action_is_valid"] == pytest.approx(2 / 3)
+    metrics = cache["metrics"]
+    assert metrics["Shop/success"] == metrics["Shop/success_purchase"] == metrics["Shop/success_find"] == 1.0
+    assert metrics["Shop/action_is_valid"] == pytest.approx(1 - 1 / len(actions))
     manager.close()
 
 
