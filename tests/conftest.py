@@ -163,6 +163,14 @@ class Belongings:
         return left
 
 
+@pytest.fixture(scope="session", autouse=True)
+def kept_catalogues(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Shops that tests make are not kept among the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHOAL_CACHE", str(tmp_path_factory.mktemp("catalogues")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
     """Every test must leave this process as it found it."""

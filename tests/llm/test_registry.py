@@ -24,7 +24,7 @@ class MineEnv(BanditEnv):
     pass
 
 
-@pytest.mark.parametrize("env_type", ["sokoban", "frozen_lake", "bandit", "countdown"])
+@pytest.mark.parametrize("env_type", ["sokoban", "frozen_lake", "bandit", "countdown", "webshop"])
 def test_our_own_worlds_are_there_with_their_configs(env_type: str) -> None:
     world = REGISTERED_ENVS[env_type]
     assert issubclass(world, TextEnv)

@@ -12,12 +12,13 @@ import pytest
 from shoal.llm import EnvStateManager, make_environments
 from tests.llm.worlds import config_of
 
-TAGS = ("Sokoban", "Lake", "Bandit", "Countdown")
+TAGS = ("Sokoban", "Lake", "Bandit", "Countdown", "Shop")
 GOOD = {
     "Sokoban": ("Up", "down", "LEFT", "Right"),
     "Lake": ("Up", "Down", "Left", "Right"),
     "Bandit": ("phoenix", "Dragon"),
     "Countdown": ("1 + 1", "2 * (3 - 1)", "99"),
+    "Shop": ("search[shoes]", "search[easy to clean]", "click[next >]", "back", "click[back to search]"),
 }
 TURNS = 5
 
@@ -78,7 +79,7 @@ def test_some_types_in_workers_and_others_here_give_the_same(expected: dict[int,
     types = ["bandit", "countdown"]
     assert rollout(7, sequential_env_types=types) == expected[7]
     assert rollout(7, sequential_env_types=types, dies_in=1) == expected[7]
-    assert rollout(7, sequential_env_types=["sokoban", "frozen_lake", "bandit", "countdown"]) == expected[7]
+    assert rollout(7, sequential_env_types=["sokoban", "frozen_lake", "bandit", "countdown", "webshop"]) == expected[7]
 
 
 def test_worlds_that_move_in_every_turn_give_the_same(expected: dict[int, list[Any]]) -> None:
@@ -101,8 +102,8 @@ def managed(seed: int, *, dies_in: int | None = None, **es_manager: Any) -> list
                 for turn in range(TURNS):
                     if dies_in == turn:
                         kill_a_worker(manager.envs.worker_pids, chance)
-                    texts = [f"<action>{dice.choice(GOOD[TAGS[row // 3]])}</action>" for row in range(12)]
-                    texts[dice.randrange(12)] = "no tag"
+                    texts = [f"<action>{dice.choice(GOOD[TAGS[row // 3]])}</action>" for row in range(3 * len(TAGS))]
+                    texts[dice.randrange(len(texts))] = "no tag"
                     seen.append(repr(manager.step(texts)))
     return seen
 

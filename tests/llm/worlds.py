@@ -149,6 +149,7 @@ BUILT_IN: dict[str, dict[str, Any]] = {
     "Lake": {"env_type": "frozen_lake", "env_config": {"size": 4}},
     "Bandit": {"env_type": "bandit"},
     "Countdown": {"env_type": "countdown"},
+    "Shop": {"env_type": "webshop", "env_config": {"num_products": 200}},
 }
 
 

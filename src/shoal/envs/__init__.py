@@ -32,6 +32,7 @@ WORLDS: dict[str, dict[str, object]] = {
     },
     "shoal/Sokoban-v0": {"entry_point": "shoal.envs.sokoban:SokobanEnv"},
     "shoal/SokobanGrid-v0": {"entry_point": "shoal.envs.sokoban:SokobanGridEnv"},
+    "shoal/WebShop-v0": {"entry_point": "shoal.envs.webshop:WebShopEnv"},
     **{f"shoal/{name}": registration for name, registration in META_WORLDS.items()},
 }
 

@@ -10,6 +10,11 @@ import numpy as np
 from shoal.llm.trajectories import Trajectory
 from shoal.vector.caller import warn_caller
 
+SUMMED = {"webshop": frozenset({"success_purchase", "success_find"})}
+"""What infos of a type of world tell that is added up over a trajectory, and not divided by its turns."""
+LISTS = frozenset({"available_actions"})
+"""What infos tell that is never a number."""
+
 
 class Metrics:
     """Adds metrics to trajectories. What worlds tell that is no number is left out, with one warning for each name."""
@@ -36,7 +41,12 @@ class Metrics:
         tag, history = one.tag.name, one.cache["history"]
         turns = self._by_turn(tag, history)
         metrics = {"success": float(_is_success(one)), "num_actions": one.status.num_actions}
-        metrics |= {name: sum(values) / (len(history) - 1) for name, values in turns.items() if name != "success"}
+        summed = SUMMED.get(one.tag.env_type, frozenset())
+        metrics |= {
+            name: sum(values) / (1 if name in summed else len(history) - 1)
+            for name, values in turns.items()
+            if name != "success"
+        }
         one.cache["metrics"] = {f"{tag}/{name}": value for name, value in metrics.items()}
         history[-1]["metrics"] = turns
 
@@ -46,6 +56,8 @@ class Metrics:
             for name, value in entry.get("info", {}).items():
                 if isinstance(value, bool | int | float | np.number | np.bool_):
                     turns.setdefault(name, []).append(float(value))
+                elif name in LISTS:
+                    continue
                 elif (full := f"{tag}/{name}") not in self._left_out:
                     self._left_out.add(full)
                     warn_caller(f"{full} is no number ({value!r:.60}), so there is no metric of it")

@@ -28,6 +28,7 @@ BUILT_IN = {
     "frozen_lake": "shoal.envs.texts.frozen_lake:FrozenLakeTextEnv",
     "bandit": "shoal.envs.texts.bandit:BanditEnv",
     "countdown": "shoal.envs.texts.countdown:CountdownEnv",
+    "webshop": "shoal.envs.webshop:WebShopEnv",
 }
 
 
