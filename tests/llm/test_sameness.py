@@ -12,12 +12,13 @@ import pytest
 from shoal.llm import EnvStateManager, create_projection_function, make_environments
 from tests.llm.worlds import config_of
 
-TAGS = ("Sokoban", "Lake", "Bandit", "Countdown")
+TAGS = ("Sokoban", "Lake", "Bandit", "Countdown", "Maths")
 GOOD = {
     "Sokoban": ("Up", "down", "LEFT", "Right"),
     "Lake": ("Up", "Down", "Left", "Right"),
     "Bandit": ("phoenix", "Dragon"),
     "Countdown": ("1 + 1", "2 * (3 - 1)", "99"),
+    "Maths": ("42", "$1,234", "x"),
 }
 TURNS = 5
 
@@ -101,8 +102,8 @@ def managed(seed: int, *, dies_in: int | None = None, **es_manager: Any) -> list
                 for turn in range(TURNS):
                     if dies_in == turn:
                         kill_a_worker(manager.envs.worker_pids, chance)
-                    texts = [f"<action>{dice.choice(GOOD[TAGS[row // 3]])}</action>" for row in range(12)]
-                    texts[dice.randrange(12)] = "no tag"
+                    texts = [f"<action>{dice.choice(GOOD[TAGS[row // 3]])}</action>" for row in range(3 * len(TAGS))]
+                    texts[dice.randrange(len(texts))] = "no tag"
                     seen.append(repr(manager.step(texts)))
     return seen
 

@@ -148,6 +148,7 @@ BUILT_IN: dict[str, dict[str, Any]] = {
     "Lake": {"env_type": "frozen_lake", "env_config": {"size": 4}},
     "Bandit": {"env_type": "bandit"},
     "Countdown": {"env_type": "countdown"},
+    "Maths": {"env_type": "metamathqa", "max_actions_per_traj": 2},
 }
 
 

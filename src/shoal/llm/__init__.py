@@ -19,6 +19,7 @@ from shoal.llm.environment_managers import (
     BanditEnvironmentManager,
     CountdownEnvironmentManager,
     FrozenLakeEnvironmentManager,
+    MetaMathQAEnvironmentManager,
     SokobanEnvironmentManager,
 )
 from shoal.llm.es_manager import EnvStateManager
@@ -43,6 +44,7 @@ __all__ = [
     "EnvironmentManagerBase",
     "FrozenLakeEnvironmentManager",
     "GroupTasks",
+    "MetaMathQAEnvironmentManager",
     "MultiProcessEnvironmentContainer",
     "Projection",
     "Reading",

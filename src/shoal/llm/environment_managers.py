@@ -53,11 +53,22 @@ class CountdownEnvironmentManager(EnvironmentManagerBase):
     example = "(1 + 2) * 3"
 
 
+class MetaMathQAEnvironmentManager(EnvironmentManagerBase):
+    """Answer a question."""
+
+    instruction = (
+        "You are asked a question of mathematics. Work it out step by step, and give the final answer alone: a number without "
+        "its unit, or a formula. If you are told that it is incorrect, look for the mistake and answer again."
+    )
+    example = "42"
+
+
 MANAGERS: dict[str, type[EnvironmentManagerBase]] = {
     "sokoban": SokobanEnvironmentManager,
     "frozen_lake": FrozenLakeEnvironmentManager,
     "bandit": BanditEnvironmentManager,
     "countdown": CountdownEnvironmentManager,
+    "metamathqa": MetaMathQAEnvironmentManager,
 }
 """By type of world. Other types have :class:`EnvironmentManagerBase`."""
 

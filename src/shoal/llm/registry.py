@@ -28,6 +28,7 @@ BUILT_IN = {
     "frozen_lake": "shoal.envs.texts.frozen_lake:FrozenLakeTextEnv",
     "bandit": "shoal.envs.texts.bandit:BanditEnv",
     "countdown": "shoal.envs.texts.countdown:CountdownEnv",
+    "metamathqa": "shoal.envs.texts.metamathqa:MetaMathQAEnv",
 }
 
 
