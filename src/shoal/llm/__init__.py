@@ -30,10 +30,12 @@ from shoal.llm.factory import (
     make_environments,
     validate_environment_config,
 )
+from shoal.llm.grader import Grader
 from shoal.llm.noise_sharing import GroupTasks, member_options
 from shoal.llm.projection import Projection, Reading, create_projection_function
 from shoal.llm.registry import REGISTERED_ENV_CONFIGS, REGISTERED_ENVS, UnknownEnvType
 from shoal.llm.status import Status
+from shoal.llm.verdicts import GraderStats, Verdict
 
 __all__ = [
     "REGISTERED_ENVS",
@@ -43,6 +45,8 @@ __all__ = [
     "EnvStateManager",
     "EnvironmentManagerBase",
     "FrozenLakeEnvironmentManager",
+    "Grader",
+    "GraderStats",
     "GroupTasks",
     "MetaMathQAEnvironmentManager",
     "MultiProcessEnvironmentContainer",
@@ -51,6 +55,7 @@ __all__ = [
     "SokobanEnvironmentManager",
     "Status",
     "UnknownEnvType",
+    "Verdict",
     "create_projection_function",
     "create_single_environment_for_testing",
     "get_environment_requirements",
