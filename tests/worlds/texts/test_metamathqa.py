@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from pyarrow import parquet
 
 import shoal
 from shoal import ConfigurationError, EnvList
+from shoal.envs.texts import math_judge
 from shoal.envs.texts.math_answers import number_in, quantity_of, same_number, same_text
 from shoal.envs.texts.math_judge import MathJudge
 from shoal.envs.texts.math_rows import Row, answer_in
@@ -185,6 +187,59 @@ def test_a_hostile_formula_ends_in_time_and_is_not_just_wrong(answer: str) -> No
     assert time.monotonic() - begin < 30
     assert env.step("1 + x")[4]["success"], "the next comparison has a new process"
     env.close()
+
+
+HOSTILE = [
+    "__import__('os').system('touch {path}')",
+    "().__class__.__base__.__subclasses__()",
+    "open('{path}', 'w')",
+    r"\boxed{__import__('os').system('touch {path}')}",
+    r"\operatorname{open}('{path}', 'w')",
+    r"\text{eval}(\text{open})",
+    r"\input{{path}}",
+    "1 + __import__('os').system('touch {path}')",
+    "$1$; import os; os.mkdir('{path}')",
+    "exec(\"open('{path}', 'w')\")",
+    "\ud800",
+    "\0",
+    "\n\n",
+    "$$$",
+    "{" * 500,
+    r"\frac{" * 200,
+]
+
+
+def test_hostile_answers_are_not_executed(tmp_path: Path) -> None:
+    path = tmp_path / "written"
+    judge = MathJudge.shared()
+    for text in HOSTILE:
+        assert judge.same(text.replace("{path}", str(path)), "x + 1", 10.0) is not True, text
+    dice = random.Random(3)
+    for _ in range(60):
+        text = "".join(dice.choices([*HOSTILE[:12], *"0123456789+-*/^(){}\\$x "], k=6)).replace("{path}", str(path))
+        assert judge.same(text, "x + 1", 10.0) is not True, text
+    assert judge.same("1 + x", "x + 1", 20.0) is True
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("event", "arguments", "is_refused"),
+    [
+        ("open", ("x", "w", os.O_WRONLY | os.O_CREAT), True),
+        ("open", ("x", "r", os.O_RDONLY), False),
+        ("os.system", ("reboot",), True),
+        ("subprocess.Popen", ("reboot", [], None, None), True),
+        ("socket.connect", (None, None), True),
+        ("os.listdir", (".",), False),
+        ("import", ("sympy",), False),
+    ],
+)
+def test_who_compares_may_do_nothing_else(event: str, arguments: tuple[Any, ...], is_refused: bool) -> None:
+    if is_refused:
+        with pytest.raises(PermissionError, match=f"{event} is not for those who compare answers"):
+            math_judge._refuse(event, arguments)
+    else:
+        math_judge._refuse(event, arguments)
 
 
 def test_what_could_not_be_compared_says_why() -> None:

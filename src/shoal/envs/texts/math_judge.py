@@ -7,6 +7,9 @@
 
 The system itself ends the process when a comparison takes longer than it may, also if nobody is left to do so. The next
 comparison starts another.
+
+Answers are read as LaTeX alone: what math-verify reads as Python's arithmetic, it hands to ``eval``. Besides, the process
+refuses to start, write or connect to anything.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from typing import Any
 from shoal.vector.errors import ConfigurationError
 
 MOST_MEMORY = 2**30
-"""Bytes that a comparison may take beside what the process has anyway."""
+"""Bytes of data that the process may have."""
 LONGEST_FORMULA = 2_000
 """Characters."""
 
@@ -111,11 +114,11 @@ class MathJudge:
 
 
 def _judged(answer: str, gold: str) -> bool | str:
-    from math_verify import parse, verify
+    from math_verify import LatexExtractionConfig, parse, verify
 
     try:
         # Their own limits of time work in some threads only, and not in native code.
-        parsed = [parse(_as_formula(text), parsing_timeout=None) for text in (gold, answer)]
+        parsed = [parse(_as_formula(text), [LatexExtractionConfig()], parsing_timeout=None) for text in (gold, answer)]
         return bool(parsed[0]) and bool(parsed[1]) and bool(verify(*parsed, timeout_seconds=None))
     except MemoryError:
         return "it took too much memory"
@@ -138,6 +141,7 @@ def _serve() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _judged("1", "1")
+    sys.addaudithook(_refuse)
     _say("ready")
     for line in sys.stdin:
         answer, gold, seconds = json.loads(line)
@@ -145,6 +149,16 @@ def _serve() -> None:
         verdict = _judged(answer, gold)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         _say(verdict)
+
+
+def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
+    """Called by Python before it does anything that concerns the world outside. To import something is allowed."""
+    writes = event == "open" and (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    if writes or (event.startswith(_REFUSED) and event not in ("os.listdir", "os.scandir")):
+        raise PermissionError(f"{event} is not for those who compare answers")
+
+
+_REFUSED = ("os.", "subprocess.", "socket.", "ctypes.", "shutil.", "pty.")
 
 
 def _say(value: Any) -> None:
