@@ -101,8 +101,30 @@ def test_webshop_takes_searches_and_clicks(answer: str, expected: tuple[Any, boo
     assert one("webshop", answer) == expected
 
 
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("The answer is 42.", "42"),
+        ("The answer is: $\\frac{1}{2}$", "$\\frac{1}{2}$"),
+        ("12 * 6 + 45 = 72 + 45 = 117", "117"),
+        ("She pays $1,234 in total.", "$1,234"),
+        ("There are 12 apples", "12"),
+        ("2x + y", "2x + y"),
+        ("x = 2, y = 3", "x = 2, y = 3"),
+        ("between 3 and 5", "between 3 and 5"),
+        ("about 5 million", "about 5 million"),
+        ("not 5", "not 5"),
+        ("(1, 2)", "(1, 2)"),
+        ("x^2", "x^2"),
+    ],
+)
+def test_a_number_is_taken_out_of_an_answer_where_that_is_certain(answer: str, expected: str) -> None:
+    assert one("metamathqa", answer) == (expected, True)
+
+
 def test_any_answer_is_one_where_nothing_is_known_of_actions() -> None:
     assert one("metamathqa", " 42 ") == ("42", True)
+    assert one("metamathqa", "x^2 + 1") == ("x^2 + 1", True)
     assert one("something else", " Sing a song ") == ("Sing a song", True)
     assert one("something else", "sing", ["Sing", "dance"]) == ("Sing", True)
     assert one("something else", "swim", ["Sing", "dance"]) == (None, False)

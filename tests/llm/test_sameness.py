@@ -12,13 +12,14 @@ import pytest
 from shoal.llm import EnvStateManager, make_environments
 from tests.llm.worlds import config_of
 
-TAGS = ("Sokoban", "Lake", "Bandit", "Countdown", "Shop")
+TAGS = ("Sokoban", "Lake", "Bandit", "Countdown", "Shop", "Maths")
 GOOD = {
     "Sokoban": ("Up", "down", "LEFT", "Right"),
     "Lake": ("Up", "Down", "Left", "Right"),
     "Bandit": ("phoenix", "Dragon"),
     "Countdown": ("1 + 1", "2 * (3 - 1)", "99"),
     "Shop": ("search[shoes]", "search[easy to clean]", "click[next >]", "back", "click[back to search]"),
+    "Maths": ("42", "$1,234", "x"),
 }
 TURNS = 5
 

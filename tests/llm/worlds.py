@@ -150,6 +150,7 @@ BUILT_IN: dict[str, dict[str, Any]] = {
     "Bandit": {"env_type": "bandit"},
     "Countdown": {"env_type": "countdown"},
     "Shop": {"env_type": "webshop", "env_config": {"num_products": 200}},
+    "Maths": {"env_type": "metamathqa", "max_actions_per_traj": 2},
 }
 
 

@@ -24,6 +24,7 @@ WORLDS: dict[str, dict[str, object]] = {
     },
     "shoal/Bandit-v0": {"entry_point": "shoal.envs.texts.bandit:BanditEnv"},
     "shoal/Countdown-v0": {"entry_point": "shoal.envs.texts.countdown:CountdownEnv"},
+    "shoal/MetaMathQA-v0": {"entry_point": "shoal.envs.texts.metamathqa:MetaMathQAEnv"},
     "shoal/FrozenLakeText-v0": {"entry_point": "shoal.envs.texts.frozen_lake:FrozenLakeTextEnv"},
     "shoal/FrozenLake8x8-v0": {
         "entry_point": "shoal.envs.frozen_lake:FrozenLakeEnv",

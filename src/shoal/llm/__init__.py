@@ -20,6 +20,7 @@ from shoal.llm.environment_managers import (
     BanditEnvironmentManager,
     CountdownEnvironmentManager,
     FrozenLakeEnvironmentManager,
+    MetaMathQAEnvironmentManager,
     SokobanEnvironmentManager,
 )
 from shoal.llm.es_manager import EnvStateManager
@@ -30,6 +31,7 @@ from shoal.llm.factory import (
     make_environments,
     validate_environment_config,
 )
+from shoal.llm.grader import Grader
 from shoal.llm.noise_sharing import GroupTasks, member_options
 from shoal.llm.policies import (
     BatchPolicy,
@@ -58,6 +60,7 @@ from shoal.llm.rollout_batch import RolloutBatch
 from shoal.llm.rollout_settings import RolloutSettings
 from shoal.llm.status import Status
 from shoal.llm.trajectory_collector import TrajectoryCollector
+from shoal.llm.verdicts import GraderStats, Verdict
 from shoal.llm.verifying import Verification, verify
 
 __all__ = [
@@ -72,8 +75,11 @@ __all__ = [
     "FrozenLakeEnvironmentManager",
     "FunctionPolicy",
     "Generation",
+    "Grader",
+    "GraderStats",
     "GroupTasks",
     "LLMAgentProxy",
+    "MetaMathQAEnvironmentManager",
     "MultiProcessEnvironmentContainer",
     "OpenAIPolicy",
     "Play",
@@ -95,6 +101,7 @@ __all__ = [
     "TransformersPolicy",
     "TurnRecord",
     "UnknownEnvType",
+    "Verdict",
     "Verification",
     "Watcher",
     "append_records",

@@ -65,12 +65,23 @@ class WebShopEnvironmentManager(EnvironmentManagerBase):
     example = "search[red running shoes]"
 
 
+class MetaMathQAEnvironmentManager(EnvironmentManagerBase):
+    """Answer a question."""
+
+    instruction = (
+        "You are asked a question of mathematics. Work it out step by step, and give the final answer alone: a number without "
+        "its unit, or a formula. If you are told that it is incorrect, look for the mistake and answer again."
+    )
+    example = "42"
+
+
 MANAGERS: dict[str, type[EnvironmentManagerBase]] = {
     "sokoban": SokobanEnvironmentManager,
     "frozen_lake": FrozenLakeEnvironmentManager,
     "bandit": BanditEnvironmentManager,
     "countdown": CountdownEnvironmentManager,
     "webshop": WebShopEnvironmentManager,
+    "metamathqa": MetaMathQAEnvironmentManager,
 }
 """By type of world. Other types have :class:`EnvironmentManagerBase`."""
 

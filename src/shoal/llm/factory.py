@@ -18,7 +18,7 @@ TRAIN_SEED = 42
 BETWEEN_SEEDS = 1000
 """How far the seeds of validation are from those of training, where a config does not say."""
 
-EXTRAS = {"countdown": "llm", "webshop": "text"}
+EXTRAS = {"countdown": "llm", "metamathqa": "llm,text", "webshop": "text"}
 """What has to be installed for all that a type of world can do: ``pip install 'shoal[…]'``."""
 
 

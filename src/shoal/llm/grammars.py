@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.envs.texts.arithmetic import NotArithmetic, parse
+from shoal.envs.texts.math_answers import number_in
 from shoal.vector.errors import ConfigurationError
 
 Actions = Mapping[int, str] | Sequence[str] | None
@@ -104,7 +105,7 @@ GRAMMARS: dict[str, Grammar] = {
     ),
     "bandit": _named({1: "phoenix", 2: "dragon"}),
     "countdown": Grammar(_read_expression, lambda text, _: text.strip()),
-    "metamathqa": Grammar(lambda answer, _: answer, lambda text, _: text.strip()),
+    "metamathqa": Grammar(lambda answer, _: number_in(answer), lambda text, _: text.strip()),
     "webshop": Grammar(_read_page_action, lambda *_: "click[back to search]"),
 }  # fmt: skip
 

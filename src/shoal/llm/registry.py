@@ -29,6 +29,7 @@ BUILT_IN = {
     "bandit": "shoal.envs.texts.bandit:BanditEnv",
     "countdown": "shoal.envs.texts.countdown:CountdownEnv",
     "webshop": "shoal.envs.webshop:WebShopEnv",
+    "metamathqa": "shoal.envs.texts.metamathqa:MetaMathQAEnv",
 }
 
 

@@ -66,7 +66,7 @@ def care_of(engine: Engine, backend: str) -> Care:
     policy = _policy(engine.on_fault, backend)
     if engine.max_worker_episodes is not None:
         check_count("max_worker_episodes", engine.max_worker_episodes)
-    memory = None if engine.max_worker_memory is None else _nbytes(engine.max_worker_memory)
+    memory = None if engine.max_worker_memory is None else memory_limit("max_worker_memory", engine.max_worker_memory)
     care = Care(policy, _deadlines(engine), memory, engine.max_worker_episodes, engine.replayable is not False)
     is_limited = memory is not None or care.max_worker_episodes is not None
     if is_limited and policy == "raise" and needs_processes(backend):
@@ -109,10 +109,11 @@ def _deadlines(engine: Engine) -> Deadlines:
     return Deadlines(**limits)
 
 
-def _nbytes(value: int | str) -> int:
+def memory_limit(name: str, value: int | str) -> int:
+    """The number of bytes that are meant."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", str(value))
     if isinstance(value, bool) or match is None or match[2].lower() not in UNITS or not 0 < float(match[1]) < math.inf:
         raise ConfigurationError(
-            f'max_worker_memory must be a number of bytes or a text such as "2 GB" or "500 MiB", got {value!r}'
+            f'{name} must be a number of bytes or a text such as "2 GB" or "500 MiB", got {value!r}'
         )
     return int(float(match[1]) * UNITS[match[2].lower()])

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-IDS = ("shoal/FrozenLakeText-v0", "shoal/Bandit-v0", "shoal/Countdown-v0")
+IDS = ("shoal/FrozenLakeText-v0", "shoal/Bandit-v0", "shoal/Countdown-v0", "shoal/MetaMathQA-v0")
 
 ANSWERS: dict[str, list[Any]] = {
     "shoal/FrozenLakeText-v0": ["Left", "down", 3, "UP", None, "north by northwest"],
     "shoal/Bandit-v0": ["phoenix", "Dragon", 1, 2, None, "unicorn"],
+    "shoal/MetaMathQA-v0": ["42", "$1,234", "three", None, "9**9**9**9", "<answer>7</answer>"],
     "shoal/Countdown-v0": ["1 + 2", "(3", None, "4 / 0", "99 - 1 * (2 + 3)"],
 }
 """What is done in them here: actions by name and number, no actions, and what only looks like one."""
