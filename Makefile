@@ -44,6 +44,7 @@ bench: setup  ## Shoal beside its peers (makes a virtual environment of its own)
 	$(BIN)/python -m benchmarks.supervision
 	$(BIN)/python -m benchmarks.worlds
 	$(BIN)/python -m benchmarks.text
+	$(BIN)/python -m benchmarks.text.managers
 	$(BIN)/python -m benchmarks.text.levels
 	$(BIN)/python -m benchmarks.rollouts
 	$(BIN)/python -m benchmarks.cage2

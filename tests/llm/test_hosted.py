@@ -11,7 +11,7 @@ import pytest
 
 from shoal.envs.texts.bandit import BanditEnv
 from shoal.llm import EnvStateManager
-from shoal.llm.hosted import ERROR, EXECUTED, LOOKUP, Begin, HostedWorld
+from shoal.llm.hosted import ERROR, EXECUTED, LOOKUP, Begin, HostedWorld, Hosting
 from tests.llm.worlds import Counter, CounterConfig, config_of, inputs_of, registered
 
 
@@ -59,6 +59,13 @@ def test_worlds_of_gymnasium_that_show_no_text_are_written_out() -> None:
     drawn = HostedWorld(lambda: gymnasium.make("FrozenLake-v1", render_mode="ansi"))
     assert "SFFF"[1:] in drawn.step(Begin(0))[0]
     drawn.close()
+
+
+def test_worlds_of_ours_are_warmed_up_and_imported_beforehand() -> None:
+    assert Hosting(BanditEnv).preload == ("shoal.envs.texts.bandit",)
+    assert Hosting(Old).preload == ()
+    HostedWorld(BanditEnv).warm_up()
+    HostedWorld(lambda: pytest.fail("it was made")).warm_up()
 
 
 def test_names_of_actions_are_told_when_they_change() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import psutil
 import pytest
 
@@ -208,3 +210,13 @@ def test_a_worker_of_which_the_caller_was_never_told_ends(name: str, number: sig
         while len(program.others()) > 3 and time.monotonic() < deadline:
             time.sleep(0.02)
         assert len(program.others()) == 3, f"two workers and a fork server: {program.others()}"
+
+def test_modules_that_factories_name_are_imported_once_for_all_workers() -> None:
+    class Naming:
+        preload = ("colorsys", "no_such_module_anywhere")
+
+        def __call__(self) -> Any:
+            return gymnasium.make("CartPole-v1")
+
+    with shoal.EnvList([Naming()] * 2, backend="shm", num_workers=2) as envs:
+        assert envs.call(lambda env: "colorsys" in sys.modules) == (True, True)

@@ -50,6 +50,11 @@ class Hosting:
         """The world itself is made when its first episode begins."""
         return HostedWorld(self.make)
 
+    @property
+    def preload(self) -> tuple[str, ...]:
+        """What whoever starts workers may import, so that they share it: modules of our own, which start no threads."""
+        return (_module_of(self.make),) if is_ours(self.make) else ()
+
     def __repr__(self) -> str:
         return repr(self.make)
 
@@ -141,6 +146,15 @@ class HostedWorld:
             return self._world.render(mode=mode)
         return self._world.render()
 
+    def warm_up(self) -> None:
+        """Load, or compile, what the first steps of such a world need, if it is one of ours."""
+        if is_ours(self._make):
+            with suppress(Exception):  # the first episode will say what is wrong
+                world = self._make()
+                world.reset(seed=0)
+                world.step(next(iter(_lookup_of(world) or ["1"])))
+                world.close()
+
     def ask(self, function: Callable[[Any], Any]) -> Any:
         """What a function makes of the world; ``None`` as long as there is none."""
         return None if self._world is None else function(self._world)
@@ -165,6 +179,15 @@ class HostedWorld:
         if state["world"] is not None:
             self._world = with_state(self._make(), state["world"])
             self._asks = _parameters(self._world.reset)
+
+
+def is_ours(make: Make) -> bool:
+    """Whether it makes worlds that come with Shoal."""
+    return _module_of(make).startswith("shoal.")
+
+
+def _module_of(make: Make) -> str:
+    return str(getattr(getattr(make, "world", make), "__module__", ""))
 
 
 def _parameters(function: Callable[..., Any]) -> frozenset[str]:

@@ -196,6 +196,8 @@ class Worlds:
             self._waits = False
             return EnvList(self._hostings, backend="serial")
         self._waits = True
+        # That may take longer than an order, where it has never been compiled.
+        envs.get_attr("warm_up", _first_of_each_kind(self._hostings, envs.worker_envs))
         return envs
 
     def _moved(self, old: EnvList) -> EnvList:
@@ -221,7 +223,8 @@ class Worlds:
 
     def render(self, mode: str | None = None) -> list[Any]:
         """What each world renders; ``None`` for one that could not be made."""
-        return list(self._placed().call("render", mode))
+        envs = self._placed()
+        return list(envs.render() if mode is None else envs.call("render", mode))
 
     def close(self) -> None:
         """Close them all."""
@@ -229,6 +232,11 @@ class Worlds:
         envs, self._envs = self._envs, None
         if envs is not None:
             envs.close(terminate=self._unanswered is not None)
+
+
+def _first_of_each_kind(hostings: Sequence[Hosting], shares: Sequence[range]) -> list[int]:
+    """For each worker the first world of each kind."""
+    return [row for share in shares for row in {repr(hostings[row]): row for row in reversed(share)}.values()]
 
 
 def shown_of(state: Any, reward: float, terminated: bool, truncated: bool, info: dict[str, Any]) -> Shown:

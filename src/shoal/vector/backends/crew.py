@@ -140,7 +140,13 @@ class Crew:
 
     def start(self) -> None:
         """Start all workers."""
-        self._launcher = make_launcher(self._start_method, self._start_seconds)
+        modules = dict.fromkeys(
+            name
+            for member in self._members
+            for factory in member.recipe.env_fns
+            for name in getattr(factory, "preload", ())
+        )
+        self._launcher = make_launcher(self._start_method, self._start_seconds, tuple(modules))
         self.waiter = make_waiter()
         for worker in range(self.spare):
             if worker not in self.absent:

@@ -25,7 +25,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -173,12 +173,17 @@ class Launcher(Protocol):
         """Give up what the launcher itself holds, after its workers have ended."""
 
 
-def make_launcher(start_method: StartMethod, start_seconds: float = START_SECONDS) -> Launcher:
-    """The launcher of that name. ``start_seconds`` is how long a nursery may take to start."""
+def make_launcher(
+    start_method: StartMethod, start_seconds: float = START_SECONDS, modules: Sequence[str] = ()
+) -> Launcher:
+    """The launcher of that name.
+
+    ``start_seconds`` is how long a nursery may take to start; ``modules``, what it imports, so that workers share it.
+    """
     kinds: dict[str, Callable[[], Launcher]] = {
         "spawn": SpawnLauncher,
         "fork": ForkLauncher,
-        "forkserver": lambda: NurseryLauncher(start_seconds),
+        "forkserver": lambda: NurseryLauncher(start_seconds, modules),
     }
     return kinds[start_method]()
 
@@ -299,8 +304,8 @@ class NurseryLauncher:
     If that process is gone or does not answer, its workers go on, and the next one is forked from a new nursery.
     """
 
-    def __init__(self, start_seconds: float) -> None:
-        self._start_seconds = start_seconds
+    def __init__(self, start_seconds: float, modules: Sequence[str] = ()) -> None:
+        self._start_seconds, self._modules = start_seconds, modules
         self._nurseries: list[_Nursery] = []
         """The last one is in use; workers of the others may still be there."""
         self._num_lost = self._num_silent = 0
@@ -336,7 +341,7 @@ class NurseryLauncher:
                     "but how they will end cannot be known.", last.pid, last.why_lost,
                 )  # fmt: skip
                 time.sleep(0.02 * self._num_lost)  # what has ended it may be over soon
-            self._nurseries.append(_Nursery())
+            self._nurseries.append(_Nursery(self._modules))
         return self._nurseries[-1]
 
     def close(self) -> None:
@@ -348,7 +353,7 @@ class NurseryLauncher:
 class _Nursery:
     """The caller's end of a nursery, which answers each request with a pid, and reports every exit code, over one socket."""
 
-    def __init__(self) -> None:
+    def __init__(self, modules: Sequence[str] = ()) -> None:
         self._lifeline = Lifeline()
         self._unread = b""
         self._endings: dict[int, Ending] = {}
@@ -366,7 +371,7 @@ class _Nursery:
             own(self._control.fileno())
             undo.callback(self._let_go)
             with theirs:
-                boot: dict[str, object] = {"control_fd": theirs.fileno()}
+                boot: dict[str, object] = {"control_fd": theirs.fileno(), "modules": modules}
                 self._popen = _start_python("nursery", "begin", boot, [theirs.fileno()], self._lifeline.fd)
             undo.pop_all()
 

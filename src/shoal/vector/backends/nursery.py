@@ -1,8 +1,8 @@
 """The nursery: a small process from which workers are forked.
 
-It is started once for each pool, imports what every worker needs, and then waits for requests. It has one thread and
-nothing of the caller's, so forking it is safe; and what it has imported is shared by all workers, so they are small and
-quick to start::
+It is started once for each pool, imports what every worker needs (and the modules that factories name as their ``preload``),
+and then waits for requests. It has one thread and nothing of the caller's, so forking it is safe; and what it has imported is
+shared by all workers, so they are small and quick to start::
 
     caller ── control socket ──▶ nursery ── fork ──▶ worker 0, worker 1, ... ── whatever environments start
            ◀── pid / exit code ──
@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import errno
 import gc
+import importlib
 import json
 import os
 import select
 import signal
 import socket
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -40,12 +42,15 @@ from shoal.vector.backends.worker import Post, serve
 PATIENCE_SECONDS = 2.0
 
 
-def begin(boot: dict[str, int]) -> NoReturn:
+def begin(boot: dict[str, Any]) -> NoReturn:
     """Where the nursery begins, and stays until the caller closes the control socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the caller may have blocked what is needed here
     if not is_portable():
         adopt_orphans()
+    for name in boot["modules"]:
+        with suppress(Exception):  # whoever needs it will say what is wrong with it
+            importlib.import_module(name)
     Nursery(socket.socket(fileno=boot["control_fd"])).run(boot["leash_fd"])
 
 
