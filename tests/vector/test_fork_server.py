@@ -211,6 +211,7 @@ def test_a_worker_of_which_the_caller_was_never_told_ends(name: str, number: sig
             time.sleep(0.02)
         assert len(program.others()) == 3, f"two workers and a fork server: {program.others()}"
 
+
 def test_modules_that_factories_name_are_imported_once_for_all_workers() -> None:
     class Naming:
         preload = ("colorsys", "no_such_module_anywhere")
