@@ -17,7 +17,8 @@ from shoal.vector.errors import WorkerTimeout
 class Sleeper(gymnasium.Env[int, int]):
     """Hangs when it is told to."""
 
-    observation_space = action_space = spaces.Discrete(100)
+    observation_space: spaces.Space[int] = spaces.Discrete(100)
+    action_space: spaces.Space[int] = spaces.Discrete(100)
 
     def reset(self, **_: Any) -> tuple[int, dict[str, Any]]:
         return 0, {}
