@@ -14,11 +14,10 @@ import shoal
 from shoal.vector.errors import WorkerTimeout
 
 
-class Sleeper(gymnasium.Env[int, int]):
+class Sleeper(gymnasium.Env[Any, Any]):
     """Hangs when it is told to."""
 
-    observation_space: spaces.Space[int] = spaces.Discrete(100)
-    action_space: spaces.Space[int] = spaces.Discrete(100)
+    observation_space = action_space = spaces.Discrete(100)
 
     def reset(self, **_: Any) -> tuple[int, dict[str, Any]]:
         return 0, {}
