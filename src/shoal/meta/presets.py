@@ -11,7 +11,7 @@ from shoal.vector.nearest import did_you_mean
 PRESETS: dict[str, dict[str, Any]] = {
     "GridNavi-v0": {
         "env": {"max_rollouts_per_task": 4, "num_train_tasks": 21, "num_eval_tasks": 21},
-        "train": {"num_iters": 600, "num_init_rollouts_pool": 64},
+        "train": {"num_iters": 400, "num_init_rollouts_pool": 64},
     },
     "PointRobotSparse-v0": {
         "env": {"max_rollouts_per_task": 2, "num_train_tasks": 80, "num_eval_tasks": 20},
