@@ -15,7 +15,7 @@ class Status(StrEnum):
     ENV_ERROR = "env_error"
     """The world could not be made, or raised."""
     TIMEOUT = "timeout"
-    """The world took longer than its deadline, and again when it was tried again."""
+    """The world took longer than its deadline, three times."""
     WORKER_DIED = "worker_died"
     """The world has ended its process, and cannot be brought back."""
     CONTEXT_OVERFLOW = "context_overflow"

@@ -13,7 +13,8 @@ Who is suspected follows from the deaths without progress in between:
 - a test of all found one: this one, once more, after all the others;
 - a test of one found that it was another: all.
 
-An environment that has its own time for a step, and twice takes longer, needs no test: nobody else was at work.
+An environment that has its own time for a step, and takes longer three times, needs no test: nobody else was at work. Three,
+because a machine may stop a process now and then.
 
 It is proof if a test of one finds that one, or if a second test of all finds the same one. Where several end the process in
 the same step, a test of one always finds another: the one that comes first.
@@ -29,6 +30,8 @@ from shoal.vector.messages import Caution
 
 SAME_STEP = 2
 """Deaths in the same step of the same environment after which it is suspected."""
+OFTEN_LATE = 3
+"""Times that an environment may not take longer than its own time for the same step."""
 MANY = 5
 """Deaths after which all are."""
 LEAST_PAUSE, LONGEST_PAUSE, ALL_PAUSES = 0.01, 1.0, 10.0
@@ -75,7 +78,7 @@ class Suspicion:
     def note_hang(self, row: int, step: int) -> bool:
         """An environment has taken longer than its own time for this step; returns whether that is often enough."""
         self._hung[step, row] = self._hung.get((step, row), 0) + 1
-        return self._hung[step, row] >= SAME_STEP
+        return self._hung[step, row] >= OFTEN_LATE
 
     def note_death(self, rows: Iterable[int], row: int | None, step: int | None, life: float) -> bool:
         """The worker has died while this environment was at work; returns whether that is proof against it.

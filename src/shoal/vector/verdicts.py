@@ -97,12 +97,16 @@ class Judge:
             self.lose(worker, journal.rows[worker], fault)
             return Verdict(report, journal.rows[worker])
         # What a worker has done after it closed its connection says nothing about who closed it.
-        has_hung = is_late and self._has_hung_again(worker, row, ward)
-        if has_hung or self._is_guilty(worker, None if death.has_hung_up else row, ward, life):
+        step = self._own_step(worker, row, ward) if is_late else None
+        if row is not None and step is not None:
+            is_guilty = ward.suspicion.note_hang(row, step)
+        else:
+            is_guilty = self._is_guilty(worker, None if death.has_hung_up else row, ward, life)
+        if is_guilty:
             if not may_lose:
                 times = ward.suspicion.num_deaths
                 found = f"has ended its worker {times} times in the same step or right after it, at last alone"
-                found = "has again taken too long in the same step" if has_hung else found
+                found = "has again and again taken too long in the same step" if step is not None else found
                 raise (WorkerTimeout if is_late else PoisonStep)(
                     f'environment {row} {found}:\n{report}\n  With on_fault="truncate" only its episode would end.'
                 )
@@ -118,12 +122,11 @@ class Judge:
             )
         return Verdict(report, ())
 
-    def _has_hung_again(self, worker: int, row: int | None, ward: Ward) -> bool:
-        """Whether this environment has its own time for a step, and has taken longer before."""
+    def _own_step(self, worker: int, row: int | None, ward: Ward) -> int | None:
+        """The command in which this environment was taking a step for which it has its own time."""
         if row is None or ward.phase is not Phase.WELL or ward.op is not Op.STEP_EACH:
-            return False
-        step = self._pending_step(worker, row)
-        return step is not None and ward.suspicion.note_hang(row, step)
+            return None
+        return self._pending_step(worker, row)
 
     def _is_guilty(self, worker: int, row: int | None, ward: Ward, life: float) -> bool:
         """Count what this death says about the worker's environments; whether it is proof against this one."""
