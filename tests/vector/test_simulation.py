@@ -128,6 +128,7 @@ def check_schedule(seed: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]
     monkeypatch.setattr(verdicts, "ALLOWANCE", 10**9)
     monkeypatch.setattr(suspicion, "SAME_STEP", chance.choice([1, 2, 10**9]))
     monkeypatch.setattr(suspicion, "MANY", chance.choice([1, 2, 10**9]))
+    monkeypatch.setattr(suspicion, "OFTEN_LATE", 10**9)
     monkeypatch.setattr(suspicion, "LONGEST_PAUSE", 0.0)
     monkeypatch.setattr(suspicion.Suspicion, "note_death", lambda *args: NOTE_DEATH(*args) and False)  # it was chance
     monkeypatch.setattr(shortening, "WORTHWHILE_SECONDS", chance.choice([0.0, 0.2]))
