@@ -266,6 +266,7 @@ def test_a_reset_gives_an_interrupted_turn_up() -> None:
 
 def test_a_status_says_whether_it_is_the_players_doing() -> None:
     assert [str(one) for one in Status] == [
-        "ok", "truncated", "env_error", "timeout", "worker_died", "context_overflow", "parse_error",
+        "ok", "truncated", "env_error", "timeout", "worker_died", "context_overflow", "policy_error",
+        "parse_error",
     ]  # fmt: skip
-    assert [one for one in Status if one.is_failure] == ["env_error", "timeout", "worker_died"]
+    assert [one for one in Status if one.is_failure] == ["env_error", "timeout", "worker_died", "policy_error"]

@@ -36,8 +36,8 @@ def test_our_own_worlds_are_there_with_their_configs(env_type: str) -> None:
 def test_they_are_mappings() -> None:
     for mapping in (REGISTERED_ENVS, REGISTERED_ENV_CONFIGS):
         assert isinstance(mapping, MutableMapping)
-        assert list(mapping)[:5] == ["sokoban", "frozen_lake", "bandit", "countdown", "metamathqa"]
-        assert len(mapping) == len(list(mapping)) >= 5
+        assert list(mapping)[:6] == ["sokoban", "frozen_lake", "bandit", "countdown", "webshop", "metamathqa"]
+        assert len(mapping) == len(list(mapping)) >= 6
         assert "bandit" in mapping
         assert "bandid" not in mapping
         assert mapping.get("bandid") is None
@@ -71,7 +71,7 @@ def test_one_of_ours_can_be_replaced_and_comes_back() -> None:
 def test_an_unknown_name_is_an_error_that_names_the_nearest() -> None:
     with pytest.raises(UnknownEnvType, match="^no world is registered as 'bandid'. Did you mean 'bandit'?"):
         REGISTERED_ENVS["bandid"]
-    with pytest.raises(UnknownEnvType, match="There are sokoban, frozen_lake, bandit, countdown, metamathqa"):
+    with pytest.raises(UnknownEnvType, match="There are sokoban, frozen_lake, bandit, countdown, webshop, metamathqa"):
         REGISTERED_ENV_CONFIGS["xyz"]
     assert issubclass(UnknownEnvType, KeyError)
     assert issubclass(UnknownEnvType, ConfigurationError)

@@ -98,7 +98,7 @@ def test_several_mistakes_are_all_named(capsys: Capture) -> None:
 
 @pytest.mark.parametrize(("verb", "hint"), [
     ("trian", "Did you mean 'train'?"),
-    ("blurb", "There are envs, bench, demo, check, profile, train, train-meta, eval."),
+    ("blurb", "There are envs, bench, demo, check, profile, rollout, train, train-meta, eval."),
 ])  # fmt: skip
 def test_a_verb_that_does_not_exist_is_met_with_those_that_do(verb: str, hint: str, capsys: Capture) -> None:
     assert main([verb]) == 2
